@@ -1,0 +1,2 @@
+//! ucuz-cli.
+fn main() {}
