@@ -1,1 +1,35 @@
-//! ucuz-tensor.
+//! Floor 0: what every other crate means by a number, a weight, a batch and a device.
+//!
+//! Here: dtypes, stored number [`FORMATS`](format::FORMATS), their [`Arithmetic`](format::Arithmetic), weights and their
+//! compute layouts, tensors and views, the [`Backend`](backend::Backend) and [`Queue`](backend::Queue) traits, the
+//! [`Batch`](batch::Batch) of one step, the shape of the KV cache, sampling from a row of logits, and the plain
+//! [reference backend](reference) that is the oracle of accuracy.
+//!
+//! Deliberately not here: files, text, threads, any instruction set. Every other crate may use this one.
+
+pub mod backend;
+pub mod batch;
+pub mod buffer;
+pub mod cache;
+pub mod error;
+pub mod format;
+pub mod layout;
+pub mod numerics;
+pub mod quant;
+pub mod reference;
+pub mod sampling;
+pub mod tensor;
+pub mod weight;
+
+pub use backend::{Backend, Queue};
+pub use batch::{Batch, SeqSlot};
+pub use cache::{CacheSpec, KvDtype, KvPool};
+pub use error::{TensorError, TensorResult};
+pub use format::{Arithmetic, Format};
+pub use tensor::{Tensor, View, ViewMut};
+pub use weight::Weight;
+
+/// Version of the arithmetic that fixes every bit of a result; it keys caches and is the `system_fingerprint`.
+///
+/// Raise it with any change of an order of operations, a rounding or a constant in a canonical kernel.
+pub const ARITHMETIC_VERSION: u32 = 1;

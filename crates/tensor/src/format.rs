@@ -1,0 +1,295 @@
+//! Stored number formats and the arithmetic each one runs with.
+//!
+//! A format is how a checkpoint stores a row of weights. [`FORMATS`] is the whole list: name, block, decoder,
+//! arithmetic. To add one, write `quant/<format>.rs` and a line here; the generic kernels then run it at once.
+
+use crate::quant::{self, Group};
+
+/// Columns of one group: the unit of activation scales and of every canonical sum.
+pub const GROUP: usize = 32;
+
+/// A stored number format; the discriminant indexes [`FORMATS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    reason = "the field's own names; documented in FORMATS"
+)]
+#[repr(u8)]
+pub enum Format {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+    MXFP4,
+}
+
+/// How a product with this weight is computed, the same on every tier and for any number of rows.
+///
+/// Groups are [`GROUP`] columns, ascending. `x` is the activation row, `w` one weight row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Arithmetic {
+    /// Activations quantised to int8 with one f32 scale per row and group; exact integer dots; per group
+    /// `acc = fma(f32(Σ_s sub_scale_s · dot_s), s_x · d, acc)`, then, if the format has a minimum,
+    /// `acc = fma(f32(Σ_s sub_min_s · sum_s), s_x · m, acc)`.
+    I8,
+    /// Activations rounded to bf16; codes are small integers (exact in bf16); per group the even and the odd
+    /// columns are summed apart, ascending, then `acc = fma(even + odd, d, acc)`.
+    Bf16Code,
+    /// Both sides bf16; per span of 32 columns even and odd sums, ascending, then `acc = acc + (even + odd)`.
+    Bf16,
+    /// Both sides f32, product rounded before it is added; spans and order as [`Arithmetic::Bf16`].
+    F32,
+}
+
+/// What the numbers of a block are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// IEEE or bfloat numbers, one an element.
+    Float,
+    /// Integer codes with scales; see [`Group`] for the exact value of an element.
+    Integer {
+        /// Bits of the compute code: 4 (codes fit -8..=7 if signed, 0..=15 if not) or 8 (-128..=127).
+        bits: u8,
+        /// Whether codes are signed.
+        signed: bool,
+        /// 32-column groups that share one `d` (and `m`): 1, or 8 in the 256-element blocks.
+        groups_per_scale: u8,
+        /// Integer sub-scales per group: 0 (none), 1 or 2 (one per 16 columns).
+        sub_scales: u8,
+        /// Whether a minimum `m` is added, with as many integer sub-minima as there are sub-scales.
+        minimum: bool,
+    },
+    /// 4-bit indices into 16 integer levels, one f32 scale per group.
+    Codebook {
+        /// The levels, exact in bf16.
+        levels: &'static [i8; 16],
+    },
+}
+
+/// One row of [`FORMATS`].
+pub struct FormatInfo {
+    /// The format.
+    pub format: Format,
+    /// Its usual name, as in GGUF tooling.
+    pub name: &'static str,
+    /// Type id in a GGUF file.
+    pub gguf_id: u32,
+    /// Elements of one block; a row is a whole number of blocks.
+    pub block_elements: usize,
+    /// Bytes of one block.
+    pub block_bytes: usize,
+    /// What a block holds.
+    pub coding: Coding,
+    /// The arithmetic it runs with.
+    pub arithmetic: Arithmetic,
+    /// Splits one block into `block_elements / 32` groups; `None` for [`Coding::Float`].
+    pub unpack: Option<fn(block: &[u8], groups: &mut [Group])>,
+}
+
+const fn integer(
+    bits: u8,
+    signed: bool,
+    groups_per_scale: u8,
+    sub_scales: u8,
+    minimum: bool,
+) -> Coding {
+    Coding::Integer {
+        bits,
+        signed,
+        groups_per_scale,
+        sub_scales,
+        minimum,
+    }
+}
+
+macro_rules! row {
+    ($f:ident, $id:expr, $elements:expr, $bytes:expr, $coding:expr, $arith:ident, $unpack:expr) => {
+        FormatInfo {
+            format: Format::$f,
+            name: stringify!($f),
+            gguf_id: $id,
+            block_elements: $elements,
+            block_bytes: $bytes,
+            coding: $coding,
+            arithmetic: Arithmetic::$arith,
+            unpack: $unpack,
+        }
+    };
+}
+
+/// Every stored format, indexed by [`Format`].
+pub static FORMATS: &[FormatInfo] = &[
+    row!(F32, 0, 1, 4, Coding::Float, F32, None),
+    row!(F16, 1, 1, 2, Coding::Float, F32, None),
+    row!(BF16, 30, 1, 2, Coding::Float, Bf16, None),
+    row!(
+        Q4_0,
+        2,
+        32,
+        18,
+        integer(4, true, 1, 0, false),
+        I8,
+        Some(quant::q4_0::unpack)
+    ),
+    row!(
+        Q4_1,
+        3,
+        32,
+        20,
+        integer(4, false, 1, 0, true),
+        I8,
+        Some(quant::q4_1::unpack)
+    ),
+    row!(
+        Q5_0,
+        6,
+        32,
+        22,
+        integer(8, true, 1, 0, false),
+        I8,
+        Some(quant::q5_0::unpack)
+    ),
+    row!(
+        Q5_1,
+        7,
+        32,
+        24,
+        integer(8, true, 1, 0, true),
+        I8,
+        Some(quant::q5_1::unpack)
+    ),
+    row!(
+        Q8_0,
+        8,
+        32,
+        34,
+        integer(8, true, 1, 0, false),
+        I8,
+        Some(quant::q8_0::unpack)
+    ),
+    row!(
+        Q2_K,
+        10,
+        256,
+        84,
+        integer(4, false, 8, 2, true),
+        I8,
+        Some(quant::q2_k::unpack)
+    ),
+    row!(
+        Q3_K,
+        11,
+        256,
+        110,
+        integer(4, true, 8, 2, false),
+        I8,
+        Some(quant::q3_k::unpack)
+    ),
+    row!(
+        Q4_K,
+        12,
+        256,
+        144,
+        integer(4, false, 8, 1, true),
+        I8,
+        Some(quant::q4_k::unpack)
+    ),
+    row!(
+        Q5_K,
+        13,
+        256,
+        176,
+        integer(8, true, 8, 1, true),
+        I8,
+        Some(quant::q5_k::unpack)
+    ),
+    row!(
+        Q6_K,
+        14,
+        256,
+        210,
+        integer(8, true, 8, 2, false),
+        I8,
+        Some(quant::q6_k::unpack)
+    ),
+    row!(
+        IQ4_NL,
+        20,
+        32,
+        18,
+        Coding::Codebook {
+            levels: &quant::iq4_nl::LEVELS
+        },
+        Bf16Code,
+        Some(quant::iq4_nl::unpack)
+    ),
+    row!(
+        IQ4_XS,
+        23,
+        256,
+        136,
+        Coding::Codebook {
+            levels: &quant::iq4_nl::LEVELS
+        },
+        Bf16Code,
+        Some(quant::iq4_xs::unpack)
+    ),
+    row!(
+        MXFP4,
+        39,
+        32,
+        17,
+        Coding::Codebook {
+            levels: &quant::mxfp4::LEVELS
+        },
+        Bf16Code,
+        Some(quant::mxfp4::unpack)
+    ),
+];
+
+impl Format {
+    /// Its row of [`FORMATS`].
+    pub fn info(self) -> &'static FormatInfo {
+        &FORMATS[self as usize]
+    }
+
+    /// The format with this GGUF type id, if it is one that is read here.
+    pub fn from_gguf_id(id: u32) -> Option<Self> {
+        FORMATS
+            .iter()
+            .find(|row| row.gguf_id == id)
+            .map(|row| row.format)
+    }
+
+    /// Bytes of a row of `cols` elements; `None` when `cols` is not a whole number of blocks or overflows.
+    pub fn row_bytes(self, cols: usize) -> Option<usize> {
+        let info = self.info();
+        cols.is_multiple_of(info.block_elements)
+            .then_some(cols / info.block_elements)?
+            .checked_mul(info.block_bytes)
+    }
+
+    /// Bits per weight in the file, block bookkeeping counted.
+    pub fn bits_per_weight(self) -> f64 {
+        let info = self.info();
+        info.block_bytes as f64 * 8.0 / info.block_elements as f64
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.info().name)
+    }
+}

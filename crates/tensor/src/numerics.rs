@@ -1,0 +1,1 @@
+//! Canonical scalar arithmetic shared by every backend: bf16 rounding, exponentials, counter-based noise.

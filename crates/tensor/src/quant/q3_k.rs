@@ -1,0 +1,6 @@
+//! Q3_K blocks.
+
+use super::Group;
+
+/// Splits one block into groups.
+pub fn unpack(_block: &[u8], _groups: &mut [Group]) {}

@@ -1,0 +1,6 @@
+//! Q4_0 blocks.
+
+use super::Group;
+
+/// Splits one block into groups.
+pub fn unpack(_block: &[u8], _groups: &mut [Group]) {}

@@ -1,0 +1,1 @@
+//! The plain backend: the oracle of accuracy.
