@@ -1,0 +1,171 @@
+//! From the engine's events to text: detokenizing, stop strings, log-probabilities.
+//!
+//! Runs on the caller's thread or task, beside the step. Dropping a [`Generation`] that has not ended closes its request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ucuz_engine::{CloseReason, Event, FinishReason, Handle, RequestId, TokenEvent};
+use ucuz_text::{Detokenizer, StopMatcher, Tokenizer};
+
+use crate::output::{Delta, Finished, Output, TokenLogprob};
+
+/// A token whose text may still be held back.
+struct Held {
+    id: u32,
+    /// Bytes of answer text before this token's own.
+    start: usize,
+    logprob: Option<TokenLogprob>,
+}
+
+/// One answer under way.
+pub struct Generation {
+    handle: Handle,
+    id: RequestId,
+    tokenizer: Arc<Tokenizer>,
+    detokenizer: Detokenizer,
+    stops: StopMatcher,
+    held: VecDeque<Held>,
+    produced_bytes: usize,
+    released_bytes: usize,
+    tokens_seen: u32,
+    stop: Option<String>,
+    ended: bool,
+}
+
+/// What a [`Generation`] is made of.
+pub(crate) struct GenerationParts {
+    pub handle: Handle,
+    pub id: RequestId,
+    pub tokenizer: Arc<Tokenizer>,
+    pub detokenizer: Detokenizer,
+    pub stops: StopMatcher,
+}
+
+impl Generation {
+    pub(crate) fn new(parts: GenerationParts) -> Self {
+        let GenerationParts { handle, id, tokenizer, detokenizer, stops } = parts;
+        Self {
+            handle,
+            id,
+            tokenizer,
+            detokenizer,
+            stops,
+            held: VecDeque::new(),
+            produced_bytes: 0,
+            released_bytes: 0,
+            tokens_seen: 0,
+            stop: None,
+            ended: false,
+        }
+    }
+
+    /// The engine's number of this request.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// Takes the next event of the engine.
+    pub fn push(&mut self, event: Event) -> Output {
+        if self.ended {
+            return Output::Nothing;
+        }
+        match event {
+            Event::PromptScored(scores) => Output::Prompt(
+                scores
+                    .into_iter()
+                    .map(|score| score.map(|token| self.logprob_of(&token)).unwrap_or_default())
+                    .collect(),
+            ),
+            Event::Token(token) => self.token(&token),
+            Event::Done { reason, usage } => {
+                self.ended = true;
+                let delta = if self.stop.is_some() { Delta::default() } else { self.finish() };
+                // A stop string that the last held characters complete ends the answer like any other.
+                let reason = if self.stop.is_some() { FinishReason::Stop } else { reason };
+                Output::Finished(delta, Finished { reason, stop: self.stop.take(), usage })
+            }
+            Event::Failed(why) => {
+                self.ended = true;
+                Output::Failed(why.to_string())
+            }
+        }
+    }
+
+    fn token(&mut self, token: &TokenEvent) -> Output {
+        if self.stop.is_some() {
+            // Already stopped; the engine has been told and this token was on its way.
+            return Output::Nothing;
+        }
+        self.tokens_seen += 1;
+        let logprob = self.logprob_of(token);
+        self.held.push_back(Held { id: token.id, start: self.produced_bytes, logprob });
+        let text = self.detokenizer.push(token.id);
+        self.produced_bytes += text.len();
+        let step = self.stops.push(&text);
+        if let Some(stop) = step.matched {
+            self.stop = Some(stop);
+            self.handle.close(self.id, CloseReason::StopString { accepted_tokens: self.tokens_seen });
+        }
+        let delta = self.release(step.text);
+        if delta == Delta::default() { Output::Nothing } else { Output::Delta(delta) }
+    }
+
+    /// The text held back by the detokenizer and the stop matcher, once nothing more comes.
+    fn finish(&mut self) -> Delta {
+        let tail = self.detokenizer.finish();
+        self.produced_bytes += tail.len();
+        let step = self.stops.push(&tail);
+        let mut text = step.text;
+        match step.matched {
+            Some(stop) => self.stop = Some(stop),
+            None => text.push_str(&self.stops.finish()),
+        }
+        let mut delta = self.release(text);
+        if self.stop.is_none() {
+            let rest: Vec<Held> = self.held.drain(..).collect();
+            delta.extend(rest);
+        }
+        delta
+    }
+
+    /// Wraps released text with the tokens that begin in it (or are empty and stand before its end).
+    fn release(&mut self, text: String) -> Delta {
+        self.released_bytes += text.len();
+        let mut delta = Delta { text, ..Delta::default() };
+        let all = self.released_bytes == self.produced_bytes;
+        let mut ready = Vec::new();
+        while let Some(held) = self.held.pop_front_if(|held| all || held.start < self.released_bytes) {
+            ready.push(held);
+        }
+        delta.extend(ready);
+        delta
+    }
+
+    fn logprob_of(&self, token: &TokenEvent) -> Option<TokenLogprob> {
+        let bytes = |id: u32| self.tokenizer.token_bytes(id).map(|b| b.to_vec()).unwrap_or_default();
+        token.logprob.map(|logprob| TokenLogprob {
+            id: token.id,
+            bytes: bytes(token.id),
+            logprob,
+            top: token.top.iter().map(|(id, logprob)| (*id, bytes(*id), *logprob)).collect(),
+        })
+    }
+}
+
+impl Delta {
+    fn extend(&mut self, held: Vec<Held>) {
+        for token in held {
+            self.tokens.push(token.id);
+            self.logprobs.extend(token.logprob);
+        }
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.handle.close(self.id, CloseReason::Disconnected);
+        }
+    }
+}

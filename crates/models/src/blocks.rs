@@ -1,0 +1,280 @@
+//! The parts that architectures are made of.
+
+use std::sync::Arc;
+
+use ucuz_tensor::backend::{AttentionCall, AttentionOptions, HeadShape, QkNorms, RopeTable};
+use ucuz_tensor::cache::LayerCache;
+use ucuz_tensor::{Tensor, TensorResult, View, ViewMut, Weight};
+
+use crate::Forward;
+
+/// A projection. Models call it, never the queue's `linear`, so that adapters and splits have one place to go.
+#[derive(Debug)]
+pub struct Linear {
+    /// The weight, shared.
+    pub weight: Arc<Weight>,
+}
+
+impl Linear {
+    /// `dst = x wᵀ + bias`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn run(
+        &self,
+        queue: &mut dyn ucuz_tensor::Queue,
+        dst: ViewMut<'_>,
+        x: View<'_>,
+    ) -> TensorResult<()> {
+        queue.linear(dst, x, &self.weight)
+    }
+
+    /// `dst = (x wᵀ + bias) + dst`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn add(
+        &self,
+        queue: &mut dyn ucuz_tensor::Queue,
+        dst: ViewMut<'_>,
+        x: View<'_>,
+    ) -> TensorResult<()> {
+        queue.linear_add(dst, x, &self.weight)
+    }
+}
+
+/// An RMS norm.
+#[derive(Debug)]
+pub struct Norm {
+    /// `[1, n]`.
+    pub weight: Tensor,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+impl Norm {
+    /// `dst = norm(x)`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn run(
+        &self,
+        queue: &mut dyn ucuz_tensor::Queue,
+        dst: ViewMut<'_>,
+        x: View<'_>,
+    ) -> TensorResult<()> {
+        queue.rms_norm(dst, x, &self.weight, self.eps)
+    }
+}
+
+/// Norms of queries and keys before the rotation.
+#[derive(Debug)]
+pub struct HeadNorms {
+    /// Query norm.
+    pub q: Norm,
+    /// Key norm.
+    pub k: Norm,
+}
+
+/// Attention from the normed stream to the heads' output; the caller projects it back.
+#[derive(Debug)]
+pub struct Attention {
+    /// Queries, keys, values.
+    pub qkv: Linear,
+    /// Back to the residual stream.
+    pub out: Linear,
+    /// Per-head norms, if the architecture has them.
+    pub norms: Option<HeadNorms>,
+    /// Heads.
+    pub heads: HeadShape,
+    /// Scale and window.
+    pub options: AttentionOptions,
+    /// Its place in the cache.
+    pub cache: LayerCache,
+    /// Rotation.
+    pub rope: Arc<RopeTable>,
+}
+
+impl Attention {
+    /// `workspace.normed` to `workspace.heads`, through the cache.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn mix(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let Forward {
+            queue,
+            pool,
+            workspace,
+            inputs,
+        } = step;
+        self.qkv.run(
+            *queue,
+            workspace.qkv.rows_mut(0..rows),
+            workspace.normed.rows(0..rows),
+        )?;
+        let norms = self.norms.as_ref().map(|n| QkNorms {
+            q: &n.q.weight,
+            k: &n.k.weight,
+            eps: n.q.eps,
+        });
+        queue.qk_norm_rope(
+            workspace.qkv.rows_mut(0..rows),
+            &self.heads,
+            norms,
+            &self.rope,
+            inputs,
+        )?;
+        queue.kv_store(
+            pool,
+            self.cache,
+            workspace.qkv.rows(0..rows),
+            &self.heads,
+            inputs,
+        )?;
+        let call = AttentionCall {
+            pool,
+            layer: self.cache,
+            heads: self.heads,
+            options: self.options,
+            inputs,
+        };
+        queue.attention(
+            workspace.heads.rows_mut(0..rows),
+            workspace.qkv.rows(0..rows),
+            &call,
+        )
+    }
+}
+
+impl Attention {
+    /// Resident bytes.
+    pub fn len_bytes(&self) -> usize {
+        let norms = self
+            .norms
+            .as_ref()
+            .map_or(0, |n| n.q.weight.len_bytes() + n.k.weight.len_bytes());
+        self.qkv.weight.len_bytes() + self.out.weight.len_bytes() + norms
+    }
+}
+
+impl FeedForward {
+    /// Resident bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.gate_up.weight.len_bytes() + self.down.weight.len_bytes()
+    }
+}
+
+/// The gate of a feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// GELU in its tanh form.
+    GeluTanh,
+}
+
+/// Gated feed-forward from the normed stream to the activated product; the caller projects it back.
+#[derive(Debug)]
+pub struct FeedForward {
+    /// Gate and up.
+    pub gate_up: Linear,
+    /// Back to the residual stream.
+    pub down: Linear,
+    /// The gate's function.
+    pub activation: Activation,
+}
+
+impl FeedForward {
+    /// `workspace.normed` to `workspace.activated`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn activate(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let Forward {
+            queue, workspace, ..
+        } = step;
+        self.gate_up.run(
+            *queue,
+            workspace.gate_up.rows_mut(0..rows),
+            workspace.normed.rows(0..rows),
+        )?;
+        let (dst, gate_up) = (
+            workspace.activated.rows_mut(0..rows),
+            workspace.gate_up.rows(0..rows),
+        );
+        match self.activation {
+            Activation::Silu => queue.silu_mul(dst, gate_up),
+            Activation::GeluTanh => queue.gelu_mul(dst, gate_up),
+        }
+    }
+}
+
+/// Token ids in, logits out: the same for every decoder.
+#[derive(Debug)]
+pub struct Ends {
+    /// Embedding table.
+    pub embedding: Arc<Weight>,
+    /// Multiplies embeddings.
+    pub embedding_scale: f32,
+    /// Last norm.
+    pub norm: Norm,
+    /// Output projection; the embedding itself when tied.
+    pub head: Linear,
+}
+
+impl Ends {
+    /// Token ids to `workspace.x`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn embed(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let dst = step.workspace.x.rows_mut(0..rows);
+        step.queue
+            .embed(dst, &self.embedding, self.embedding_scale, &step.inputs)
+    }
+
+    /// Wanted rows of `workspace.x` to `workspace.logits`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn head(&self, step: &mut Forward<'_>, range: std::ops::Range<usize>) -> TensorResult<()> {
+        let (rows, n) = (step.rows(), range.len());
+        let Forward {
+            queue,
+            workspace,
+            inputs,
+            ..
+        } = step;
+        queue.take_rows(
+            workspace.taken.rows_mut(0..n),
+            workspace.x.rows(0..rows),
+            range,
+            inputs,
+        )?;
+        self.norm.run(
+            *queue,
+            workspace.taken_normed.rows_mut(0..n),
+            workspace.taken.rows(0..n),
+        )?;
+        self.head.run(
+            *queue,
+            workspace.logits.rows_mut(0..n),
+            workspace.taken_normed.rows(0..n),
+        )
+    }
+
+    /// Resident bytes; a tied head counts once.
+    pub fn len_bytes(&self) -> usize {
+        let tied = Arc::ptr_eq(&self.embedding, &self.head.weight);
+        self.embedding.len_bytes()
+            + if tied {
+                0
+            } else {
+                self.head.weight.len_bytes()
+            }
+            + self.norm.weight.len_bytes()
+    }
+}

@@ -1,0 +1,137 @@
+//! Gemma 3 (text): sliding and global layers with two rotary bases, head norms, norms before and after each block, scaled
+//! embeddings. Source: arXiv 2503.19786.
+
+use std::ops::Range;
+
+use ucuz_tensor::TensorResult;
+
+use crate::blocks::{Activation, Attention, Ends, FeedForward, Norm};
+use crate::{Forward, Loader, Model, ModelResult, ModelSpec};
+
+/// One layer: `x += post(out(attention(pre(x))))`, then the same around the feed-forward block.
+struct Layer {
+    attention_norm: Norm,
+    attention: Attention,
+    post_attention_norm: Norm,
+    ffn_norm: Norm,
+    ffn: FeedForward,
+    post_ffn_norm: Norm,
+}
+
+struct Gemma3 {
+    spec: ModelSpec,
+    ends: Ends,
+    layers: Vec<Layer>,
+}
+
+/// Loads the model.
+///
+/// # Errors
+/// As [`Loader::weight`].
+pub fn load(loader: &mut Loader<'_>) -> ModelResult<Box<dyn Model>> {
+    let config = loader.config();
+    let ends = loader.ends()?;
+    let layers = (0..config.layers)
+        .map(|i| Layer::load(loader, i))
+        .collect::<ModelResult<Vec<_>>>()?;
+    Ok(Box::new(Gemma3 {
+        spec: ModelSpec {
+            config: config.clone(),
+            cache: loader.cache.clone(),
+        },
+        ends,
+        layers,
+    }))
+}
+
+impl Layer {
+    fn load(loader: &mut Loader<'_>, i: usize) -> ModelResult<Self> {
+        let hidden = loader.config().hidden;
+        Ok(Self {
+            attention_norm: loader.norm(&format!("blk.{i}.attn_norm"), hidden)?,
+            attention: loader.attention(i, true)?,
+            post_attention_norm: loader.norm(&format!("blk.{i}.post_attention_norm"), hidden)?,
+            ffn_norm: loader.norm(&format!("blk.{i}.ffn_norm"), hidden)?,
+            ffn: loader.feed_forward(i, Activation::GeluTanh)?,
+            post_ffn_norm: loader.norm(&format!("blk.{i}.post_ffw_norm"), hidden)?,
+        })
+    }
+
+    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let ws = &mut step.workspace;
+        self.attention_norm
+            .run(step.queue, ws.normed.rows_mut(0..rows), ws.x.rows(0..rows))?;
+        self.attention.mix(step)?;
+        let ws = &mut step.workspace;
+        self.attention.out.run(
+            step.queue,
+            ws.delta.rows_mut(0..rows),
+            ws.heads.rows(0..rows),
+        )?;
+        self.add_normed(step, &self.post_attention_norm)?;
+        let ws = &mut step.workspace;
+        self.ffn_norm
+            .run(step.queue, ws.normed.rows_mut(0..rows), ws.x.rows(0..rows))?;
+        self.ffn.activate(step)?;
+        let ws = &mut step.workspace;
+        self.ffn.down.run(
+            step.queue,
+            ws.delta.rows_mut(0..rows),
+            ws.activated.rows(0..rows),
+        )?;
+        self.add_normed(step, &self.post_ffn_norm)
+    }
+
+    /// `x += norm(delta)`.
+    fn add_normed(&self, step: &mut Forward<'_>, norm: &Norm) -> TensorResult<()> {
+        let rows = step.rows();
+        let ws = &mut step.workspace;
+        norm.run(
+            step.queue,
+            ws.normed.rows_mut(0..rows),
+            ws.delta.rows(0..rows),
+        )?;
+        step.queue
+            .add(ws.x.rows_mut(0..rows), ws.normed.rows(0..rows))
+    }
+
+    fn len_bytes(&self) -> usize {
+        let norms = [
+            &self.attention_norm,
+            &self.post_attention_norm,
+            &self.ffn_norm,
+            &self.post_ffn_norm,
+        ];
+        norms
+            .iter()
+            .map(|norm| norm.weight.len_bytes())
+            .sum::<usize>()
+            + self.attention.len_bytes()
+            + self.ffn.len_bytes()
+    }
+}
+
+impl Model for Gemma3 {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn embed(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        self.ends.embed(step)
+    }
+
+    fn layers(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
+        self.layers[range]
+            .iter()
+            .try_for_each(|layer| layer.run(step))
+    }
+
+    fn head(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
+        self.ends.head(step, range)
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.ends.len_bytes() + self.layers.iter().map(Layer::len_bytes).sum::<usize>()
+    }
+}
