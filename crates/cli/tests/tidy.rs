@@ -13,9 +13,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cpu", &["tensor"]),
     ("models", &["formats", "tensor"]),
     ("engine", &["models", "tensor"]),
-    ("llm", &["engine", "text", "formats", "models", "tensor", "report"]),
+    (
+        "llm",
+        &["engine", "text", "formats", "models", "tensor", "report"],
+    ),
     ("serve", &["llm", "report"]),
-    ("cli", &["llm", "serve", "cpu", "formats", "models", "engine", "text", "tensor", "report"]),
+    (
+        "cli",
+        &[
+            "llm", "serve", "cpu", "formats", "models", "engine", "text", "tensor", "report",
+        ],
+    ),
 ];
 
 /// Files (or folders, with a trailing slash) where `unsafe` may stand.
@@ -45,12 +53,20 @@ fn sources() -> BTreeMap<String, String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+                let name = path
+                    .strip_prefix(&root)
+                    .unwrap()
+                    .to_string_lossy()
+                    .replace('\\', "/");
                 files.insert(name, fs::read_to_string(&path).unwrap());
             }
         }
     }
-    assert!(files.len() > 50, "only {} files found: the walk is broken", files.len());
+    assert!(
+        files.len() > 50,
+        "only {} files found: the walk is broken",
+        files.len()
+    );
     files
 }
 
@@ -67,13 +83,31 @@ fn arrows_point_down() {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     for folder in &folders {
-        let (_, allowed) = ARROWS.iter().find(|(name, _)| name == folder).unwrap_or_else(|| panic!("crate {folder} has no row in ARROWS"));
-        let manifest = fs::read_to_string(root().join("crates").join(folder).join("Cargo.toml")).unwrap();
-        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap();
+        let (_, allowed) = ARROWS
+            .iter()
+            .find(|(name, _)| name == folder)
+            .unwrap_or_else(|| panic!("crate {folder} has no row in ARROWS"));
+        let manifest =
+            fs::read_to_string(root().join("crates").join(folder).join("Cargo.toml")).unwrap();
+        let dependencies = manifest
+            .split("[dependencies]")
+            .nth(1)
+            .unwrap_or("")
+            .split("\n[")
+            .next()
+            .unwrap();
         for line in dependencies.lines() {
-            let Some(name) = line.strip_prefix("ucuz-") else { continue };
-            let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
-            assert!(allowed.contains(&name.as_str()), "crate {folder} may not depend on {name}");
+            let Some(name) = line.strip_prefix("ucuz-") else {
+                continue;
+            };
+            let name: String = name
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '-')
+                .collect();
+            assert!(
+                allowed.contains(&name.as_str()),
+                "crate {folder} may not depend on {name}"
+            );
         }
     }
 }
@@ -81,13 +115,21 @@ fn arrows_point_down() {
 #[test]
 fn unsafe_stands_only_where_listed() {
     for (name, text) in sources() {
-        if UNSAFE.iter().any(|allowed| name == *allowed || (allowed.ends_with('/') && name.starts_with(allowed))) {
+        if UNSAFE.iter().any(|allowed| {
+            name == *allowed || (allowed.ends_with('/') && name.starts_with(allowed))
+        }) {
             continue;
         }
         for (i, line) in text.lines().enumerate() {
             let words = code(line);
-            let found = words.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe");
-            assert!(!found, "{name}:{}: unsafe outside of the listed files", i + 1);
+            let found = words
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "unsafe");
+            assert!(
+                !found,
+                "{name}:{}: unsafe outside of the listed files",
+                i + 1
+            );
         }
     }
 }
@@ -103,7 +145,11 @@ fn every_unsafe_block_says_why_it_is_sound() {
             }
             let from = i.saturating_sub(8);
             let said = lines[from..=i].iter().any(|near| near.contains("SAFETY:"));
-            assert!(said, "{name}:{}: unsafe without a SAFETY note above it", i + 1);
+            assert!(
+                said,
+                "{name}:{}: unsafe without a SAFETY note above it",
+                i + 1
+            );
         }
     }
 }
@@ -112,19 +158,29 @@ fn every_unsafe_block_says_why_it_is_sound() {
 fn files_are_short_enough_to_read() {
     for (name, text) in sources() {
         let lines = text.lines().count();
-        assert!(lines <= LINES_MAX, "{name}: {lines} lines, limit {LINES_MAX}; split it by noun");
+        assert!(
+            lines <= LINES_MAX,
+            "{name}: {lines} lines, limit {LINES_MAX}; split it by noun"
+        );
     }
 }
 
 #[test]
 fn only_the_command_line_reads_the_environment() {
     for (name, text) in sources() {
-        if name.starts_with("crates/cli/") || name.contains("/tests/") || name.contains("/examples/") {
+        if name.starts_with("crates/cli/")
+            || name.contains("/tests/")
+            || name.contains("/examples/")
+        {
             continue;
         }
         let library = text.split("#[cfg(test)]").next().unwrap_or("");
         for (i, line) in library.lines().enumerate() {
-            assert!(!code(line).contains("env::var"), "{name}:{}: reads the environment", i + 1);
+            assert!(
+                !code(line).contains("env::var"),
+                "{name}:{}: reads the environment",
+                i + 1
+            );
         }
     }
 }
@@ -137,7 +193,9 @@ fn async_stays_in_serve_and_above() {
         }
         for (i, line) in text.lines().enumerate() {
             let words = code(line);
-            let found = words.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "async");
+            let found = words
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "async");
             assert!(!found, "{name}:{}: async below serve", i + 1);
         }
     }

@@ -1,1 +1,42 @@
-//! ucuz-engine.
+//! Floor 3: many requests, one model, one thread. Token ids in, token ids out.
+//!
+//! Here: the [`Handle`] that everyone else holds, the scheduler (chunked prefill, mixed batches and preemption from one set
+//! of numbers, [`Progress`]), the KV [`BlockPool`], the loop ([`Engine`]), the memory plan and, with the feature
+//! `test-support`, a simulated runner. Deliberately not here: text, JSON, async, files, model mathematics.
+//!
+//! The engine thread owns sequences, blocks and runner; other threads reach it through the handle's inbox and are answered
+//! through their own [`EventSink`]. Above this floor only `llm` and `serve` speak to it.
+
+mod blocks;
+mod clock;
+mod commit;
+mod engine;
+mod error;
+mod event;
+mod handle;
+mod memory;
+mod model_runner;
+mod plan;
+mod request;
+mod runner;
+mod scheduler;
+mod sequence;
+mod sequences;
+#[cfg(any(test, feature = "test-support"))]
+pub mod sim;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use blocks::BlockPool;
+pub use clock::{Clock, SystemClock};
+pub use engine::{Engine, EngineConfig, Turn};
+pub use error::{FailureKind, SubmitError};
+pub use event::{Closed, Event, EventSink, FinishReason, TokenEvent, TokenScore, Usage};
+pub use handle::{CloseReason, Handle, Health, Life, RequestId};
+pub use memory::{MemoryTooSmall, plan_blocks, sequence_blocks};
+pub use plan::{PlannedSequence, StepPlan};
+pub use request::Request;
+pub use runner::Runner;
+pub use sequence::Progress;
+pub use stats::{GroupStats, Stats, Totals};

@@ -138,7 +138,13 @@ pub struct VocabMetadata {
 
 impl fmt::Debug for VocabMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VocabMetadata({}, {:?}, {} tokens)", self.model, self.pre, self.tokens.len())
+        write!(
+            f,
+            "VocabMetadata({}, {:?}, {} tokens)",
+            self.model,
+            self.pre,
+            self.tokens.len()
+        )
     }
 }
 

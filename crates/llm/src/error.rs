@@ -30,7 +30,7 @@ pub enum LlmError {
     #[error("the server is at its limit of waiting requests; retry in {retry_after_s} s")]
     Full {
         /// From the backlog and the measured speed.
-        retry_after_s: u64,
+        retry_after_s: u32,
     },
     /// The engine does not take requests.
     #[error("the engine does not take requests: {why}")]
@@ -55,19 +55,29 @@ pub enum LlmError {
 impl LlmError {
     /// An [`LlmError::Invalid`].
     pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
-        Self::Invalid { param, message: message.into() }
+        Self::Invalid {
+            param,
+            message: message.into(),
+        }
     }
 }
 
 impl From<SubmitError> for LlmError {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::Full { retry_after_s } => Self::Full { retry_after_s },
-            SubmitError::Draining | SubmitError::Dead => Self::Unavailable { why: error.to_string() },
+            SubmitError::Full { retry_after_s, .. } => Self::Full { retry_after_s },
+            SubmitError::Draining | SubmitError::Dead => Self::Unavailable {
+                why: error.to_string(),
+            },
             SubmitError::TooLong { .. } | SubmitError::LargerThanPool { .. } => {
-                Self::ContextLength { message: error.to_string() }
+                Self::ContextLength {
+                    message: error.to_string(),
+                }
             }
-            other => Self::Invalid { param: "request", message: other.to_string() },
+            other => Self::Invalid {
+                param: "request",
+                message: other.to_string(),
+            },
         }
     }
 }

@@ -25,6 +25,7 @@ pub struct Generation {
     tokenizer: Arc<Tokenizer>,
     detokenizer: Detokenizer,
     stops: StopMatcher,
+    stop_strings: Vec<String>,
     held: VecDeque<Held>,
     produced_bytes: usize,
     released_bytes: usize,
@@ -40,17 +41,26 @@ pub(crate) struct GenerationParts {
     pub tokenizer: Arc<Tokenizer>,
     pub detokenizer: Detokenizer,
     pub stops: StopMatcher,
+    pub stop_strings: Vec<String>,
 }
 
 impl Generation {
     pub(crate) fn new(parts: GenerationParts) -> Self {
-        let GenerationParts { handle, id, tokenizer, detokenizer, stops } = parts;
+        let GenerationParts {
+            handle,
+            id,
+            tokenizer,
+            detokenizer,
+            stops,
+            stop_strings,
+        } = parts;
         Self {
             handle,
             id,
             tokenizer,
             detokenizer,
             stops,
+            stop_strings,
             held: VecDeque::new(),
             produced_bytes: 0,
             released_bytes: 0,
@@ -73,21 +83,36 @@ impl Generation {
         match event {
             Event::PromptScored(scores) => Output::Prompt(
                 scores
-                    .into_iter()
-                    .map(|score| score.map(|token| self.logprob_of(&token)).unwrap_or_default())
+                    .iter()
+                    .map(|score| self.logprob(score.id, score.logprob, &score.top))
                     .collect(),
             ),
             Event::Token(token) => self.token(&token),
             Event::Done { reason, usage } => {
                 self.ended = true;
-                let delta = if self.stop.is_some() { Delta::default() } else { self.finish() };
+                let delta = if self.stop.is_some() {
+                    Delta::default()
+                } else {
+                    self.finish()
+                };
                 // A stop string that the last held characters complete ends the answer like any other.
-                let reason = if self.stop.is_some() { FinishReason::Stop } else { reason };
-                Output::Finished(delta, Finished { reason, stop: self.stop.take(), usage })
+                let reason = if self.stop.is_some() {
+                    FinishReason::Stop
+                } else {
+                    reason
+                };
+                Output::Finished(
+                    delta,
+                    Finished {
+                        reason,
+                        stop: self.stop.take(),
+                        usage,
+                    },
+                )
             }
-            Event::Failed(why) => {
+            Event::Failed { kind, text } => {
                 self.ended = true;
-                Output::Failed(why.to_string())
+                Output::Failed { kind, text }
             }
         }
     }
@@ -98,17 +123,32 @@ impl Generation {
             return Output::Nothing;
         }
         self.tokens_seen += 1;
-        let logprob = self.logprob_of(token);
-        self.held.push_back(Held { id: token.id, start: self.produced_bytes, logprob });
+        let logprob = token
+            .logprob
+            .map(|logprob| self.logprob(token.id, logprob, &token.top));
+        self.held.push_back(Held {
+            id: token.id,
+            start: self.produced_bytes,
+            logprob,
+        });
         let text = self.detokenizer.push(token.id);
         self.produced_bytes += text.len();
         let step = self.stops.push(&text);
-        if let Some(stop) = step.matched {
-            self.stop = Some(stop);
-            self.handle.close(self.id, CloseReason::StopString { accepted_tokens: self.tokens_seen });
+        if let Some(stop) = step.stopped {
+            self.stop = self.stop_strings.get(stop).cloned();
+            self.handle.close(
+                self.id,
+                CloseReason::StopString {
+                    accepted_tokens: self.tokens_seen,
+                },
+            );
         }
         let delta = self.release(step.text);
-        if delta == Delta::default() { Output::Nothing } else { Output::Delta(delta) }
+        if delta == Delta::default() {
+            Output::Nothing
+        } else {
+            Output::Delta(delta)
+        }
     }
 
     /// The text held back by the detokenizer and the stop matcher, once nothing more comes.
@@ -117,8 +157,8 @@ impl Generation {
         self.produced_bytes += tail.len();
         let step = self.stops.push(&tail);
         let mut text = step.text;
-        match step.matched {
-            Some(stop) => self.stop = Some(stop),
+        match step.stopped {
+            Some(stop) => self.stop = self.stop_strings.get(stop).cloned(),
             None => text.push_str(&self.stops.finish()),
         }
         let mut delta = self.release(text);
@@ -132,24 +172,34 @@ impl Generation {
     /// Wraps released text with the tokens that begin in it (or are empty and stand before its end).
     fn release(&mut self, text: String) -> Delta {
         self.released_bytes += text.len();
-        let mut delta = Delta { text, ..Delta::default() };
+        let mut delta = Delta {
+            text,
+            ..Delta::default()
+        };
         let all = self.released_bytes == self.produced_bytes;
         let mut ready = Vec::new();
-        while let Some(held) = self.held.pop_front_if(|held| all || held.start < self.released_bytes) {
+        while let Some(held) = self
+            .held
+            .pop_front_if(|held| all || held.start < self.released_bytes)
+        {
             ready.push(held);
         }
         delta.extend(ready);
         delta
     }
 
-    fn logprob_of(&self, token: &TokenEvent) -> Option<TokenLogprob> {
-        let bytes = |id: u32| self.tokenizer.token_bytes(id).map(|b| b.to_vec()).unwrap_or_default();
-        token.logprob.map(|logprob| TokenLogprob {
-            id: token.id,
-            bytes: bytes(token.id),
+    fn logprob(&self, id: u32, logprob: f32, top: &[(u32, f32)]) -> TokenLogprob {
+        let bytes = |id: u32| self.tokenizer.token_bytes(id).unwrap_or_default().to_vec();
+        let top = top
+            .iter()
+            .map(|(id, logprob)| (*id, bytes(*id), *logprob))
+            .collect();
+        TokenLogprob {
+            id,
+            bytes: bytes(id),
             logprob,
-            top: token.top.iter().map(|(id, logprob)| (*id, bytes(*id), *logprob)).collect(),
-        })
+            top,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is known of a loaded model.
 
-use ucuz_formats::GenerationDefaults;
+use ucuz_formats::config::GenerationDefaults;
 use ucuz_tensor::KvDtype;
 use ucuz_tensor::backend::Exactness;
 

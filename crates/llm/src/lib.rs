@@ -13,6 +13,7 @@ mod output;
 mod prepare;
 mod request;
 pub mod score;
+mod tokenizer;
 
 pub use error::{LlmError, LlmResult};
 pub use generation::Generation;
@@ -21,5 +22,7 @@ pub use load::{Llm, LlmOptions, LlmParts};
 pub use output::{Delta, Finished, Output, TokenLogprob};
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
-pub use ucuz_engine::{Closed, Event, EventSink, FinishReason, Handle, Health, Stats, Usage};
-pub use ucuz_text::Message;
+pub use ucuz_engine::{
+    Closed, Event, EventSink, FailureKind, FinishReason, Handle, Health, Life, Stats, Usage,
+};
+pub use ucuz_text::{Content, Message};

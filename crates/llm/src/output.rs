@@ -1,6 +1,6 @@
 //! What a generation gives back, piece by piece.
 
-use ucuz_engine::{FinishReason, Usage};
+use ucuz_engine::{FailureKind, FinishReason, Usage};
 
 /// One token with its log-probability.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,12 +42,17 @@ pub struct Finished {
 pub enum Output {
     /// Nothing to show yet.
     Nothing,
-    /// Log-probabilities of the prompt; `None` for its first token.
-    Prompt(Vec<Option<TokenLogprob>>),
+    /// Log-probabilities of every prompt token after the first.
+    Prompt(Vec<TokenLogprob>),
     /// More of the answer.
     Delta(Delta),
     /// The last piece, and the end.
     Finished(Delta, Finished),
     /// The request failed; nothing follows.
-    Failed(String),
+    Failed {
+        /// What broke.
+        kind: FailureKind,
+        /// A sentence for people.
+        text: String,
+    },
 }

@@ -5,7 +5,7 @@
 
 use std::f64::consts::PI;
 
-use ucuz_formats::{RopeConfig, RopeScaling};
+use ucuz_formats::config::{RopeConfig, RopeScaling};
 use ucuz_tensor::backend::{RopeStyle, RopeTable};
 use ucuz_tensor::{Tensor, TensorResult};
 

@@ -1,6 +1,7 @@
 //! A model with its queue, cache and workspace: one step in, one ticket out.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ucuz_tensor::backend::{Limits, Ticket};
 use ucuz_tensor::sampling::{SampleRow, Sampled};
@@ -91,6 +92,36 @@ impl ModelRunner {
                 rows.len(),
             ));
         }
+        let mut tickets = Vec::with_capacity(rows.len().div_ceil(self.limits.logit_rows));
+        self.forward(batch, &mut |step, range| {
+            let logits = step.workspace.logits.rows(0..range.len());
+            tickets.push(step.queue.sample(logits, &rows[range])?);
+            Ok(())
+        })?;
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.in_flight.push_back((ticket, tickets));
+        Ok(ticket)
+    }
+
+    /// Runs one step and shows the logits `[vocab]` of each wanted row, in order: for comparing models, not for serving.
+    ///
+    /// # Errors
+    /// As [`ModelRunner::launch`].
+    pub fn logits(&mut self, batch: &Batch, visit: &mut dyn FnMut(&[f32])) -> TensorResult<()> {
+        self.forward(batch, &mut |step, range| {
+            let logits = step.workspace.logits.rows(0..range.len());
+            (0..range.len()).for_each(|row| visit(logits.row(row)));
+            Ok(())
+        })
+    }
+
+    /// Embeds, runs all layers, and calls `take` with each slice of wanted rows once its logits are there.
+    fn forward(
+        &mut self,
+        batch: &Batch,
+        take: &mut dyn FnMut(&mut Forward<'_>, Range<usize>) -> TensorResult<()>,
+    ) -> TensorResult<()> {
         let layers = self.model.spec().config.layers;
         let inputs = self.queue.begin(batch)?;
         let mut step = Forward {
@@ -101,17 +132,13 @@ impl ModelRunner {
         };
         self.model.embed(&mut step)?;
         self.model.layers(&mut step, 0..layers)?;
-        let mut tickets = Vec::with_capacity(rows.len().div_ceil(self.limits.logit_rows));
-        for start in (0..rows.len()).step_by(self.limits.logit_rows) {
-            let range = start..(start + self.limits.logit_rows).min(rows.len());
+        let wanted = batch.logit_rows.len();
+        for start in (0..wanted).step_by(self.limits.logit_rows) {
+            let range = start..(start + self.limits.logit_rows).min(wanted);
             self.model.head(&mut step, range.clone())?;
-            let logits = step.workspace.logits.rows(0..range.len());
-            tickets.push(step.queue.sample(logits, &rows[range])?);
+            take(&mut step, range)?;
         }
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.in_flight.push_back((ticket, tickets));
-        Ok(ticket)
+        Ok(())
     }
 
     /// Waits for a step; tickets are waited for in the order they were launched.

@@ -1,1 +1,31 @@
-//! ucuz-serve.
+//! Floor 5: the HTTP door. OpenAI's protocol in, [`ucuz_llm`] behind it, Server-Sent Events out.
+//!
+//! Here: sockets, limits of a connection, JSON of the protocol, one file per endpoint in `routes`.
+//! A request is parsed (`protocol`), prepared and started (`samples`), and its outputs become one
+//! answer or a stream of chunks (`reply`, `sse`). Not here: tensors, tokens' text (the facade
+//! detokenizes), signals and arguments (the command line's). Called by `cli`.
+//!
+//! Everything that comes from a client has a limit ([`Limits`]); what is over it gets an answer
+//! with a status and an error body, before anything is sized by it. Dropping a response or a
+//! handler closes its requests in the engine.
+
+mod app;
+mod body;
+mod clip;
+mod error;
+mod fields;
+mod guard;
+mod json;
+mod options;
+mod protocol;
+mod reply;
+mod request_id;
+mod routes;
+mod samples;
+mod server;
+mod sse;
+
+pub use error::{ApiError, ServeError};
+pub use options::{Limits, ServeOptions};
+pub use protocol::{ChatRequest, CompletionRequest, Delivery, parse_chat, parse_completion};
+pub use server::{BoundServer, Server};

@@ -78,6 +78,9 @@ pub enum Coding {
     },
 }
 
+/// Splits one stored block into its groups.
+pub type Unpack = fn(block: &[u8], groups: &mut [Group]);
+
 /// One row of [`FORMATS`].
 pub struct FormatInfo {
     /// The format.
@@ -95,7 +98,7 @@ pub struct FormatInfo {
     /// The arithmetic it runs with.
     pub arithmetic: Arithmetic,
     /// Splits one block into `block_elements / 32` groups; `None` for [`Coding::Float`].
-    pub unpack: Option<fn(block: &[u8], groups: &mut [Group])>,
+    pub unpack: Option<Unpack>,
 }
 
 const fn integer(

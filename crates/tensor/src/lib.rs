@@ -11,6 +11,7 @@ pub mod backend;
 pub mod batch;
 pub mod buffer;
 pub mod cache;
+pub mod conformance;
 pub mod error;
 pub mod format;
 pub mod layout;

@@ -3,6 +3,12 @@
 //! The token is the argmax over the allowed ids of `logit / T + gumbel(seed, sample, position, id)`, ties to the lowest
 //! id; at `T = 0` the noise is left out. So a draft token drawn with the same noise is right exactly when it is equal.
 
+mod noise;
+mod row;
+mod select;
+
+pub use row::{SampleScratch, sample_row};
+
 /// Sampling parameters with every default resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingParams {

@@ -109,9 +109,17 @@ fn describe(target: &Path, source: String, files: Vec<(String, String)>) -> Resu
     let files = files.into_iter().map(|(name, sha256)| {
         let path = file_path(target, &name).with_context(|| format!("bad file name {name:?}"))?;
         let (size_bytes, mtime_ns) = stamp(&path).map_err(|e| on_disk(e, "read", &path))?;
-        Ok(FileRecord { name, size_bytes, mtime_ns, sha256 })
+        Ok(FileRecord {
+            name,
+            size_bytes,
+            mtime_ns,
+            sha256,
+        })
     });
-    Ok(Record { source, files: files.collect::<Result<_>>()? })
+    Ok(Record {
+        source,
+        files: files.collect::<Result<_>>()?,
+    })
 }
 
 /// Held while something is brought into a folder; the lock ends with it, also by a kill.
@@ -174,7 +182,9 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
         file.write_all(&bytes)?;
         file.sync_all()
     });
-    written.and_then(|()| fs::rename(&part, path)).map_err(|e| on_disk(e, "write", path))
+    written
+        .and_then(|()| fs::rename(&part, path))
+        .map_err(|e| on_disk(e, "write", path))
 }
 
 /// The path with a suffix added to its whole file name: `a.gguf` to `a.gguf.part`.
@@ -212,6 +222,12 @@ fn file_path(target: &Path, name: &str) -> Option<PathBuf> {
 
 fn stamp(path: &Path) -> io::Result<(u64, u64)> {
     let meta = fs::metadata(path)?;
-    let since_1970 = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok((meta.len(), u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)))
+    let since_1970 = meta
+        .modified()?
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Ok((
+        meta.len(),
+        u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
+    ))
 }

@@ -75,7 +75,10 @@ fn attempt(
 ) -> Result<(String, Option<String>), Failure> {
     let Opened { reply, offset } = open(client, remote, part)?;
     let total = total_bytes(&reply, remote)?;
-    let sidecar = Sidecar { path: remote.path.to_owned(), etag: reply.etag };
+    let sidecar = Sidecar {
+        path: remote.path.to_owned(),
+        etag: reply.etag,
+    };
     cache::write_json(&with_suffix(part, ".json"), &sidecar)?;
     let (mut file, mut hasher) = continue_part(part, offset)?;
     let mut source = reply.response.into_body().into_reader();
@@ -94,7 +97,8 @@ fn attempt(
         if done > total.unwrap_or(FILE_BYTES_MAX) {
             return Err(anyhow!("{} is longer than its stated size", remote.name).into());
         }
-        file.write_all(&buffer[..len]).map_err(|e| on_disk(e, "write", part))?;
+        file.write_all(&buffer[..len])
+            .map_err(|e| on_disk(e, "write", part))?;
         hasher.update(&buffer[..len]);
         *done_bytes = done.max(*done_bytes);
         progress.set(done);
@@ -147,7 +151,12 @@ fn resumable(remote: &Remote<'_>, part: &Path) -> Option<(u64, String)> {
 /// The part cut to `offset` and ready to be written there, and the hash of what it holds.
 fn continue_part(part: &Path, offset: u64) -> Result<(File, Hasher)> {
     let mut hasher = Hasher::default();
-    let file = File::options().create(true).truncate(false).read(true).write(true).open(part);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(part);
     let prepared = file.and_then(|mut file| {
         file.set_len(offset)?;
         hasher.update_from(&mut file)?;

@@ -3,6 +3,7 @@
 //! Redirects are followed by hand, because the hub says a file's hash on its own answer, before it
 //! sends the client to a storage host, and because the token must never leave the endpoint's host.
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
@@ -41,7 +42,9 @@ impl Endpoint {
             "--hf-endpoint \"{}\" is not an address like https://huggingface.co",
             text.escape_debug()
         );
-        Ok(Self { url: url.to_owned() })
+        Ok(Self {
+            url: url.to_owned(),
+        })
     }
 }
 
@@ -103,7 +106,9 @@ pub struct Client {
 impl Client {
     /// A client; `retry_wait` is the pause before the first further try, then doubled.
     pub fn new(endpoint: Endpoint, token: Option<Token>, retry_wait: Duration) -> Self {
-        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::PlatformVerifier)
+            .build();
         let mut config = Agent::config_builder()
             .tls_config(tls)
             .user_agent(concat!("ucuz/", env!("CARGO_PKG_VERSION")))
@@ -116,7 +121,12 @@ impl Client {
         if is_loopback(&endpoint.url) {
             config = config.proxy(None);
         }
-        Self { agent: config.build().new_agent(), endpoint, token, retry_wait }
+        Self {
+            agent: config.build().new_agent(),
+            endpoint,
+            token,
+            retry_wait,
+        }
     }
 
     /// The endpoint's address.
@@ -129,10 +139,7 @@ impl Client {
     ///
     /// # Errors
     /// The last attempt's.
-    pub fn retry<T>(
-        &self,
-        mut attempt: impl FnMut(&mut u64) -> Result<T, Failure>,
-    ) -> Result<T> {
+    pub fn retry<T>(&self, mut attempt: impl FnMut(&mut u64) -> Result<T, Failure>) -> Result<T> {
         let (mut best, mut retries) = (0, 0);
         loop {
             let mut progressed_bytes = best;
@@ -163,14 +170,24 @@ impl Client {
             }
             etag = etag.or_else(|| identity(response.headers()));
             match response.status().as_u16() {
-                200 | 206 | 416 => return Ok(Reply { response, etag, sha256 }),
+                200 | 206 | 416 => {
+                    return Ok(Reply {
+                        response,
+                        etag,
+                        sha256,
+                    });
+                }
                 301 | 302 | 303 | 307 | 308 if hop < REDIRECTS_MAX => {
                     url = redirected(&url, text_of(response.headers(), header::LOCATION.as_str()))?;
                 }
                 status => return Err(self.status_failure(status, path)),
             }
         }
-        Err(anyhow!("{}{path} redirects more than {REDIRECTS_MAX} times", self.endpoint.url).into())
+        Err(anyhow!(
+            "{}{path} redirects more than {REDIRECTS_MAX} times",
+            self.endpoint.url
+        )
+        .into())
     }
 
     /// GET of a small document.
@@ -192,7 +209,10 @@ impl Client {
     }
 
     fn get_once(&self, url: &str, offset: u64) -> Result<Response<Body>, Failure> {
-        let mut request = self.agent.get(url).header(header::ACCEPT_ENCODING, "identity");
+        let mut request = self
+            .agent
+            .get(url)
+            .header(header::ACCEPT_ENCODING, "identity");
         if offset > 0 {
             request = request.header(header::RANGE, format!("bytes={offset}-"));
         }
@@ -201,29 +221,37 @@ impl Client {
         {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        request.call().map_err(|error| self.connection_failure(&error))
+        request
+            .call()
+            .map_err(|error| self.connection_failure(&error))
     }
 
-    /// A failed connection is passing only once there was one; an absent network is said at once.
+    /// A connection that broke or fell silent is worth another try; an absent network, an unknown host or
+    /// a refused certificate is said at once.
     fn connection_failure(&self, error: &ureq::Error) -> Failure {
-        let refused = matches!(error, ureq::Error::Io(e) if e.kind() == std::io::ErrorKind::ConnectionRefused);
-        let absent = matches!(
-            error,
-            ureq::Error::HostNotFound
-                | ureq::Error::ConnectionFailed
-                | ureq::Error::Tls(_)
-                | ureq::Error::Rustls(_)
-        );
+        let may_pass = match error {
+            ureq::Error::Io(error) => broke(error.kind()),
+            ureq::Error::Timeout(_) | ureq::Error::Protocol(_) => true,
+            _ => false,
+        };
         let text = anyhow!(
             "no answer from {}: {error}; check the network, or name another hub with --hf-endpoint",
             self.endpoint.url
         );
-        if refused || absent { Failure::Lasting(text) } else { Failure::Passing(text) }
+        if may_pass {
+            Failure::Passing(text)
+        } else {
+            Failure::Lasting(text)
+        }
     }
 
     fn status_failure(&self, status: u16, path: &str) -> Failure {
         let endpoint = &self.endpoint.url;
-        let given = if self.token.is_some() { "the token in HF_TOKEN" } else { "no token" };
+        let given = if self.token.is_some() {
+            "the token in HF_TOKEN"
+        } else {
+            "no token"
+        };
         match status {
             401 | 403 => Failure::Lasting(anyhow!(
                 "{endpoint}{path} is refused (HTTP {status}) with {given}: it does not exist, is private, \
@@ -232,12 +260,26 @@ impl Client {
             404 => Failure::Lasting(anyhow!(
                 "{endpoint}{path} does not exist (HTTP 404, asked with {given}); check the spelling"
             )),
-            408 | 429 | 500..=599 => {
-                Failure::Passing(anyhow!("{endpoint}{path} is in trouble (HTTP {status}); try again later"))
-            }
+            408 | 429 | 500..=599 => Failure::Passing(anyhow!(
+                "{endpoint}{path} is in trouble (HTTP {status}); try again later"
+            )),
             _ => Failure::Lasting(anyhow!("{endpoint}{path} answered HTTP {status}")),
         }
     }
+}
+
+/// The kinds of a connection that existed and ended.
+fn broke(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::UnexpectedEof
+            | Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::BrokenPipe
+            | Kind::TimedOut
+            | Kind::WouldBlock
+    )
 }
 
 /// A header as text, if it is there and readable.
@@ -254,7 +296,11 @@ fn identity(headers: &HeaderMap) -> Option<String> {
 /// The hash of a stored file: the linked etag, or, where the endpoint serves the file itself, its etag.
 /// Etags of storage hosts are not used: some are 64 hex digits of another hash.
 fn linked_sha256(headers: &HeaderMap, serves_itself: bool) -> Option<String> {
-    let own = if serves_itself { text_of(headers, "etag") } else { None };
+    let own = if serves_itself {
+        text_of(headers, "etag")
+    } else {
+        None
+    };
     let etag = bare(text_of(headers, "x-linked-etag").or(own)?).to_ascii_lowercase();
     is_sha256(&etag).then_some(etag)
 }
@@ -265,7 +311,9 @@ fn bare(etag: &str) -> &str {
 
 /// `host[:port]` of an http(s) address without a user name.
 fn authority(url: &str) -> Option<&str> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"))?;
     let authority = rest.split(['/', '?', '#']).next()?;
     (!authority.is_empty() && !authority.contains('@')).then_some(authority)
 }

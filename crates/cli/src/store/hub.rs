@@ -43,8 +43,15 @@ struct Pick {
 impl<'a> Place<'a> {
     /// The place below `models/`; ids were checked when they were parsed.
     pub fn new(models: &Path, repo: &'a str, revision: &'a str) -> Self {
-        let folder = models.join("hf").join(repo.replace('/', "--")).join(revision.replace('/', "~"));
-        Self { folder, repo, revision }
+        let folder = models
+            .join("hf")
+            .join(repo.replace('/', "--"))
+            .join(revision.replace('/', "~"));
+        Self {
+            folder,
+            repo,
+            revision,
+        }
     }
 
     /// The model if it is whole in the cache.
@@ -78,16 +85,27 @@ impl<'a> Place<'a> {
             return Ok(found);
         }
         let listing = self.list(client)?;
-        let wanted = HubRef { repo: self.repo.to_owned(), file: file.map(str::to_owned) };
-        let choice = listing.choose(file).with_context(|| format!("{wanted} cannot be taken"))?;
+        let wanted = HubRef {
+            repo: self.repo.to_owned(),
+            file: file.map(str::to_owned),
+        };
+        let choice = listing
+            .choose(file)
+            .with_context(|| format!("{wanted} cannot be taken"))?;
         let (found, pick) = match choice {
             Choice::Gguf(listed) => {
                 progress.note(&format!("taking {} of {}", describe(&listed), self.repo));
-                (self.bring_gguf(client, &listing, &listed, progress)?, Some(listed.name))
+                (
+                    self.bring_gguf(client, &listing, &listed, progress)?,
+                    Some(listed.name),
+                )
             }
             Choice::Safetensors { files, sharded } => {
                 progress.note(&format!("taking the safetensors of {}", self.repo));
-                (self.bring_safetensors(client, &listing, files, sharded, progress)?, None)
+                (
+                    self.bring_safetensors(client, &listing, files, sharded, progress)?,
+                    None,
+                )
             }
         };
         if file.is_none() {
@@ -118,7 +136,11 @@ impl<'a> Place<'a> {
         let sha256 = self.fetch(client, listing, listed, &part, progress)?;
         if !starts_as_gguf(&part) {
             cache::remove(&part)?;
-            anyhow::bail!("{} of {} is not a GGUF file; it was deleted", listed.name, self.repo);
+            anyhow::bail!(
+                "{} of {} is not a GGUF file; it was deleted",
+                listed.name,
+                self.repo
+            );
         }
         let files = vec![(String::new(), sha256)];
         let record = cache::install(&part, &path, self.source(listing), files)?;
@@ -139,7 +161,9 @@ impl<'a> Place<'a> {
         let part = with_suffix(&path, ".part");
         self.open_part_folder(listing, &part)?;
         if sharded {
-            let index = listing.find(SHARD_INDEX).context("the shard index vanished from the list")?;
+            let index = listing
+                .find(SHARD_INDEX)
+                .context("the shard index vanished from the list")?;
             self.fetch_into(client, listing, index, &part, progress)?;
             files.extend(listing.shards(&read_index(&part.join(SHARD_INDEX))?)?);
         }
@@ -157,7 +181,8 @@ impl<'a> Place<'a> {
     fn open_part_folder(&self, listing: &Listing, part: &Path) -> Result<()> {
         let from = part.join(".from");
         let source = self.source(listing);
-        let is_same = listing.commit.is_some() && cache::read_json::<String>(&from) == Some(source.clone());
+        let is_same =
+            listing.commit.is_some() && cache::read_json::<String>(&from) == Some(source.clone());
         if !is_same {
             cache::remove(part)?;
         }
@@ -195,9 +220,17 @@ impl<'a> Place<'a> {
         if let Some(folder) = part.parent() {
             fs::create_dir_all(folder).map_err(|e| on_disk(e, "make folder", folder))?;
         }
-        let revision = listing.commit.as_deref().unwrap_or(self.revision).replace('/', "%2F");
+        let revision = listing
+            .commit
+            .as_deref()
+            .unwrap_or(self.revision)
+            .replace('/', "%2F");
         let remote = Remote {
-            path: &format!("/{}/resolve/{revision}/{}", self.repo, listed.name.replace('+', "%2B")),
+            path: &format!(
+                "/{}/resolve/{revision}/{}",
+                self.repo,
+                listed.name.replace('+', "%2B")
+            ),
             name: &listed.name,
             size_bytes: listed.size_bytes,
             sha256: listed.sha256.as_deref(),
@@ -206,7 +239,11 @@ impl<'a> Place<'a> {
     }
 
     fn source(&self, listing: &Listing) -> String {
-        format!("hf:{}@{}", self.repo, listing.commit.as_deref().unwrap_or(self.revision))
+        format!(
+            "hf:{}@{}",
+            self.repo,
+            listing.commit.as_deref().unwrap_or(self.revision)
+        )
     }
 
     fn gguf_path(&self, file: &str) -> PathBuf {
@@ -227,17 +264,28 @@ impl<'a> Place<'a> {
 /// # Errors
 /// The rule, with the value.
 pub fn check_revision(revision: &str) -> Result<()> {
-    ensure!(revision.len() <= 200, "--hf-revision has {} characters, limit 200", revision.len());
-    revision.split('/').try_for_each(|part| check_part("revision", part))
+    ensure!(
+        revision.len() <= 200,
+        "--hf-revision has {} characters, limit 200",
+        revision.len()
+    );
+    revision
+        .split('/')
+        .try_for_each(|part| check_part("revision", part))
 }
 
 fn describe(listed: &Listed) -> String {
-    let size = listed.size_bytes.map(|size| format!(" ({})", size_text(size))).unwrap_or_default();
+    let size = listed
+        .size_bytes
+        .map(|size| format!(" ({})", size_text(size)))
+        .unwrap_or_default();
     format!("{}{size}", listed.name)
 }
 
 fn read_index(path: &Path) -> Result<Vec<u8>> {
-    let size_bytes = fs::metadata(path).map_err(|e| on_disk(e, "read", path))?.len();
+    let size_bytes = fs::metadata(path)
+        .map_err(|e| on_disk(e, "read", path))?
+        .len();
     ensure!(
         size_bytes <= INDEX_BYTES_MAX,
         "{SHARD_INDEX} has {size_bytes} bytes, limit {INDEX_BYTES_MAX}"

@@ -68,12 +68,23 @@ impl Listing {
     /// # Errors
     /// Not the JSON of a hub, or too many files.
     pub fn parse(json: &[u8]) -> Result<Self> {
-        let raw: RawListing = serde_json::from_slice(json).context("the hub's list is not its JSON")?;
+        let raw: RawListing =
+            serde_json::from_slice(json).context("the hub's list is not its JSON")?;
         let num_files = raw.siblings.len();
-        ensure!(num_files <= FILES_MAX, "the repository has {num_files} files, limit {FILES_MAX}");
-        let allowed = raw.siblings.into_iter().filter(|file| check_file(&file.rfilename).is_ok());
-        let is_commit = |sha: &String| sha.len() == 40 && sha.bytes().all(|b| b.is_ascii_hexdigit());
-        Ok(Self { commit: raw.sha.filter(is_commit), files: allowed.map(Listed::from).collect() })
+        ensure!(
+            num_files <= FILES_MAX,
+            "the repository has {num_files} files, limit {FILES_MAX}"
+        );
+        let allowed = raw
+            .siblings
+            .into_iter()
+            .filter(|file| check_file(&file.rfilename).is_ok());
+        let is_commit =
+            |sha: &String| sha.len() == 40 && sha.bytes().all(|b| b.is_ascii_hexdigit());
+        Ok(Self {
+            commit: raw.sha.filter(is_commit),
+            files: allowed.map(Listed::from).collect(),
+        })
     }
 
     /// The listed file of that name.
@@ -87,12 +98,19 @@ impl Listing {
     /// # Errors
     /// No such file, several GGUFs to choose from (listed), no model at all.
     pub fn choose(&self, named: Option<&str>) -> Result<Choice> {
-        let ggufs: Vec<&Listed> = self.files.iter().filter(|file| is_model_gguf(&file.name)).collect();
+        let ggufs: Vec<&Listed> = self
+            .files
+            .iter()
+            .filter(|file| is_model_gguf(&file.name))
+            .collect();
         if let Some(name) = named {
             let Some(file) = self.find(name) else {
                 bail!("the repository has no file \"{name}\"{}", offer(&ggufs));
             };
-            ensure!(!is_split(name), "{name} is one piece of a split GGUF; those are not supported");
+            ensure!(
+                !is_split(name),
+                "{name} is one piece of a split GGUF; those are not supported"
+            );
             return Ok(Choice::Gguf(file.clone()));
         }
         if let [only] = ggufs.as_slice() {
@@ -114,17 +132,26 @@ impl Listing {
 
     fn choose_safetensors(&self) -> Result<Choice> {
         let is_there = |name: &str| self.find(name).is_some();
-        let weights = [SINGLE_WEIGHTS, SHARD_INDEX].into_iter().find(|name| is_there(name));
+        let weights = [SINGLE_WEIGHTS, SHARD_INDEX]
+            .into_iter()
+            .find(|name| is_there(name));
         let (Some(weights), true) = (weights, is_there(COMPANIONS[0])) else {
             bail!(
                 "the repository holds no model: neither a .gguf nor config.json with {SINGLE_WEIGHTS} or \
                  {SHARD_INDEX}{}",
-                if self.files.iter().any(|f| is_split(&f.name)) { " (split GGUFs are not supported)" } else { "" }
+                if self.files.iter().any(|f| is_split(&f.name)) {
+                    " (split GGUFs are not supported)"
+                } else {
+                    ""
+                }
             );
         };
         let names = COMPANIONS.into_iter().chain([weights]);
         let files = names.filter_map(|name| self.find(name).cloned()).collect();
-        Ok(Choice::Safetensors { files, sharded: weights == SHARD_INDEX })
+        Ok(Choice::Safetensors {
+            files,
+            sharded: weights == SHARD_INDEX,
+        })
     }
 
     /// The shards named by an index, each listed.
@@ -132,16 +159,24 @@ impl Listing {
     /// # Errors
     /// Not an index, a shard with a name that is not allowed or not listed, too many.
     pub fn shards(&self, index_json: &[u8]) -> Result<Vec<Listed>> {
-        let index: RawIndex =
-            serde_json::from_slice(index_json).with_context(|| format!("{SHARD_INDEX} is damaged"))?;
+        let index: RawIndex = serde_json::from_slice(index_json)
+            .with_context(|| format!("{SHARD_INDEX} is damaged"))?;
         let names: BTreeSet<&str> = index.weight_map.values().map(String::as_str).collect();
         let num_shards = names.len();
         ensure!(num_shards > 0, "{SHARD_INDEX} names no shard");
-        ensure!(num_shards <= SHARDS_MAX, "{SHARD_INDEX} names {num_shards} shards, limit {SHARDS_MAX}");
+        ensure!(
+            num_shards <= SHARDS_MAX,
+            "{SHARD_INDEX} names {num_shards} shards, limit {SHARDS_MAX}"
+        );
         let find = |name: &&str| {
             check_part("shard", name)?;
-            ensure!(name.ends_with(".safetensors"), "shard \"{name}\" is not a .safetensors file");
-            self.find(name).cloned().with_context(|| format!("shard \"{name}\" is not in the repository"))
+            ensure!(
+                name.ends_with(".safetensors"),
+                "shard \"{name}\" is not a .safetensors file"
+            );
+            self.find(name)
+                .cloned()
+                .with_context(|| format!("shard \"{name}\" is not in the repository"))
         };
         names.iter().map(find).collect()
     }
@@ -165,8 +200,16 @@ fn is_split(name: &str) -> bool {
 
 /// ": a, b, c" of at most thirty names.
 fn offer(files: &[&Listed]) -> String {
-    let names: Vec<&str> = files.iter().take(30).map(|file| file.name.as_str()).collect();
-    if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
+    let names: Vec<&str> = files
+        .iter()
+        .take(30)
+        .map(|file| file.name.as_str())
+        .collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", names.join(", "))
+    }
 }
 
 #[derive(Deserialize)]
@@ -192,8 +235,14 @@ struct RawLfs {
 impl From<RawFile> for Listed {
     fn from(raw: RawFile) -> Self {
         let (size, sha256) = raw.lfs.map_or((None, None), |lfs| (lfs.size, lfs.sha256));
-        let sha256 = sha256.map(|sha256| sha256.to_ascii_lowercase()).filter(|s| is_sha256(s));
-        Self { name: raw.rfilename, size_bytes: size.or(raw.size), sha256 }
+        let sha256 = sha256
+            .map(|sha256| sha256.to_ascii_lowercase())
+            .filter(|s| is_sha256(s));
+        Self {
+            name: raw.rfilename,
+            size_bytes: size.or(raw.size),
+            sha256,
+        }
     }
 }
 

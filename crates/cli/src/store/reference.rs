@@ -107,7 +107,10 @@ impl HubRef {
         let mut parts = id.splitn(3, '/');
         let (org, repo, file) = (parts.next(), parts.next(), parts.next());
         let (Some(org), Some(repo)) = (org, repo) else {
-            bail!("\"hf:{}\" names no repository; write hf:org/repo or hf:org/repo/file.gguf", id.escape_debug());
+            bail!(
+                "\"hf:{}\" names no repository; write hf:org/repo or hf:org/repo/file.gguf",
+                id.escape_debug()
+            );
         };
         check_part("organisation", org)?;
         check_part("repository", repo)?;
@@ -118,14 +121,19 @@ impl HubRef {
                 "\"{file}\" is not a .gguf file; for safetensors name the repository alone: hf:{org}/{repo}"
             );
         }
-        Ok(Self { repo: format!("{org}/{repo}"), file: file.map(str::to_owned) })
+        Ok(Self {
+            repo: format!("{org}/{repo}"),
+            file: file.map(str::to_owned),
+        })
     }
 }
 
 impl fmt::Display for HubRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "hf:{}", self.repo)?;
-        self.file.as_ref().map_or(Ok(()), |file| write!(f, "/{file}"))
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| write!(f, "/{file}"))
     }
 }
 
@@ -143,7 +151,10 @@ impl WheelRef {
         if let Some(version) = version {
             check_part("version", version)?;
         }
-        let words: Vec<&str> = package.split(['-', '_', '.']).filter(|w| !w.is_empty()).collect();
+        let words: Vec<&str> = package
+            .split(['-', '_', '.'])
+            .filter(|w| !w.is_empty())
+            .collect();
         Ok(Self {
             package: words.join("-").to_ascii_lowercase(),
             version: version.map(str::to_owned),
@@ -154,13 +165,17 @@ impl WheelRef {
 impl fmt::Display for WheelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pypi:{}", self.package)?;
-        self.version.as_ref().map_or(Ok(()), |version| write!(f, "=={version}"))
+        self.version
+            .as_ref()
+            .map_or(Ok(()), |version| write!(f, "=={version}"))
     }
 }
 
 /// Whether a name ends in `.gguf`, in any case.
 pub fn is_gguf(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|ext| ext.eq_ignore_ascii_case("gguf"))
+    Path::new(name)
+        .extension()
+        .is_some_and(|ext| ext.eq_ignore_ascii_case("gguf"))
 }
 
 /// Checks one part of an id: 1 to 128 of ASCII letters, digits and `. _ - +`, the first a letter, a
@@ -170,7 +185,9 @@ pub fn is_gguf(name: &str) -> bool {
 /// The rule, with the value.
 pub fn check_part(what: &str, part: &str) -> Result<()> {
     let first_fits = part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    let all_fit = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-+".contains(&b));
+    let all_fit = part
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"._-+".contains(&b));
     ensure!(
         first_fits && all_fit && part.len() <= PART_BYTES_MAX && !part.contains(".."),
         "{what} \"{}\" is not allowed: 1 to {PART_BYTES_MAX} letters, digits, '.', '_', '-', '+', \
@@ -191,27 +208,45 @@ pub fn check_file(file: &str) -> Result<()> {
         "file \"{}\" lies {num_parts} folders deep, limit {FILE_PARTS_MAX}",
         shorten(file)
     );
-    file.split('/').try_for_each(|part| check_part("file name", part))
+    file.split('/')
+        .try_for_each(|part| check_part("file name", part))
 }
 
 /// Foreign text made fit for a message: control characters escaped, at most 200 characters.
 pub fn shorten(text: &str) -> String {
     let mut chars = text.chars();
-    let head: String = chars.by_ref().take(200).flat_map(char::escape_debug).collect();
-    if chars.next().is_some() { head + "..." } else { head }
+    let head: String = chars
+        .by_ref()
+        .take(200)
+        .flat_map(char::escape_debug)
+        .collect();
+    if chars.next().is_some() {
+        head + "..."
+    } else {
+        head
+    }
 }
 
 /// An existing path must be a GGUF file or a folder with a config and safetensors.
 fn check_model_path(path: &Path) -> Result<()> {
     let shown = path.display();
     if path.is_dir() {
-        let names = || path.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let names = || {
+            path.read_dir()
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name())
+        };
         let has_weights = names().any(|n| n.to_string_lossy().ends_with(".safetensors"));
         if path.join("config.json").is_file() && has_weights {
             return Ok(());
         }
         if let Some(file) = names().find(|name| is_gguf(&name.to_string_lossy())) {
-            bail!("folder {shown} holds GGUF files; name one, e.g. {}", path.join(file).display());
+            bail!(
+                "folder {shown} holds GGUF files; name one, e.g. {}",
+                path.join(file).display()
+            );
         }
         bail!("folder {shown} holds no model: it needs config.json and *.safetensors");
     }

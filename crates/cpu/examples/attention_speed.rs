@@ -1,0 +1,130 @@
+//! Milliseconds of attention, KV store and the element-wise operations at the shapes of SmolLM2-135M.
+//!
+//! `cargo run --release -p ucuz-cpu --example attention_speed [threads] [tier]`
+
+use std::time::Instant;
+
+use ucuz_cpu::detect::Tier;
+use ucuz_cpu::ops::activation::silu_mul;
+use ucuz_cpu::ops::attention::{AttentionScratch, attention};
+use ucuz_cpu::ops::kv::kv_store;
+use ucuz_cpu::ops::norm::rms_norm;
+use ucuz_cpu::pool::ThreadPool;
+use ucuz_cpu::table::Kernels;
+use ucuz_tensor::backend::{AttentionCall, AttentionOptions, HeadShape, Limits, StepInputs};
+use ucuz_tensor::batch::GroupTables;
+use ucuz_tensor::cache::{BLOCK_TOKENS, LayerCache, PagedGroup};
+use ucuz_tensor::{Batch, CacheSpec, KvDtype, KvPool, SeqSlot, Tensor};
+
+const LAYERS: usize = 30;
+const CONTEXT: usize = 1024;
+
+/// Median milliseconds of `body`, over 9 runs after one to warm up.
+fn median_ms(mut body: impl FnMut()) -> f64 {
+    body();
+    let mut times: Vec<f64> = (0..9)
+        .map(|_| {
+            let start = Instant::now();
+            body();
+            start.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn batch(rows: usize, sequences: usize) -> Batch {
+    let blocks = CONTEXT / BLOCK_TOKENS;
+    let each = rows / sequences;
+    Batch {
+        tokens: vec![0; rows],
+        positions: (0..rows).map(|row| (CONTEXT - each + row % each) as u32).collect(),
+        seq_starts: (0..=sequences).map(|s| (s * each) as u32).collect(),
+        kv_lens: vec![CONTEXT as u32; sequences],
+        slots: (0..sequences).map(|s| SeqSlot(s as u32)).collect(),
+        groups: vec![GroupTables {
+            blocks: (0..sequences * blocks).map(|b| b as u32).collect(),
+            starts: (0..=sequences).map(|s| (s * blocks) as u32).collect(),
+        }],
+        logit_rows: Vec::new(),
+    }
+}
+
+fn noise(rows: usize, cols: usize) -> Result<Tensor, ucuz_tensor::TensorError> {
+    let values: Vec<f32> = (0..rows * cols).map(|i| (i as f32 * 0.7071).sin()).collect();
+    Tensor::from_values(&values, cols, "noise")
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let threads = arguments.next().map_or(Ok(2), |text| text.parse())?;
+    let tier: Tier = arguments.next().map_or(Ok(Tier::Avx512), |text| text.parse())?;
+    let kernels = Kernels::for_tier(tier).ok_or("this processor lacks the tier")?;
+    let pool = ThreadPool::new(threads, false, true);
+    pool.begin_step();
+    let heads = HeadShape { heads: 9, kv_heads: 3, head_dim: 64 };
+    let group = PagedGroup {
+        layers: LAYERS,
+        kv_heads: 3,
+        k_dim: 64,
+        v_dim: 64,
+        dtype: KvDtype::Bf16,
+        window: None,
+    };
+    let layers = (0..LAYERS).map(|index| LayerCache { group: 0, index }).collect();
+    let spec = CacheSpec { groups: vec![group], layers };
+    let mut cache = KvPool::zeroed(&spec, &[8 * CONTEXT / BLOCK_TOKENS])?;
+    let limits = Limits {
+        step_rows: CONTEXT,
+        sequences: 8,
+        logit_rows: 1,
+        context: CONTEXT,
+        cols_max: 1536,
+        vocab: 1,
+    };
+    let mut scratch = AttentionScratch::new(&limits, threads)?;
+    println!("{tier}, {threads} threads, {LAYERS} layers, 9 heads, 3 kv heads, dim 64, context {CONTEXT}");
+    for (what, rows, sequences) in
+        [("prefill", 1024, 1), ("chunk 256", 256, 1), ("decode", 1, 1), ("decode of 8", 8, 8)]
+    {
+        let batch = batch(rows, sequences);
+        let qkv = noise(rows, heads.qkv_cols())?;
+        let mut dst = Tensor::zeroed(rows, 576, "output")?;
+        let gate_up = noise(rows, 3072)?;
+        let mut gated = Tensor::zeroed(rows, 1536, "output")?;
+        let inputs = StepInputs { batch: &batch };
+        let store = median_ms(|| {
+            for layer in &spec.layers {
+                kv_store(&pool, &mut cache, *layer, qkv.view(), &heads, &batch);
+            }
+        });
+        let attend = median_ms(|| {
+            for layer in &spec.layers {
+                let call = AttentionCall {
+                    pool: &cache,
+                    layer: *layer,
+                    heads,
+                    options: AttentionOptions { scale: 0.125, window: None },
+                    inputs: &inputs,
+                };
+                attention(&pool, kernels, &mut scratch, dst.view_mut(), qkv.view(), &call);
+            }
+        });
+        let silu = median_ms(|| {
+            for _ in 0..LAYERS {
+                silu_mul(&pool, kernels, gated.view_mut(), gate_up.view());
+            }
+        });
+        let weight = [1.0; 1536];
+        let source = noise(rows, 1536)?;
+        let norm = median_ms(|| {
+            for _ in 0..LAYERS {
+                rms_norm(&pool, kernels, gated.view_mut(), source.view(), &weight, 1e-5);
+            }
+        });
+        println!(
+            "{what:12} attention {attend:8.3} ms   kv_store {store:7.3}   silu_mul {silu:7.3}   rms_norm(1536) {norm:7.3}"
+        );
+    }
+    Ok(())
+}

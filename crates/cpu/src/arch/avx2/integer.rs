@@ -1,0 +1,222 @@
+//! Integer weights times int8 activations with `maddubs`, 8 weight rows at a time.
+//!
+//! 4-bit codes are the unsigned side as they are: a pair of products is at most 2·15·127 = 3,810 and eight of them stay inside
+//! 16 bits. 8-bit codes become `|w|` and the activation takes their sign: 2·128·127 = 32,512 fits, 255·127·2 would not.
+//! The epilogue is that of the other tiers; see the AVX-512 file about sub-scales in f32.
+
+use core::arch::x86_64::*;
+
+use crate::activations::{I8Group, Tile};
+use crate::arch::generic;
+use crate::arch::shape::{Shape, with_shape};
+use crate::table::CodedCall;
+
+/// Activation rows that share an unpacked group; more would not fit 16 registers.
+const ROWS: usize = 4;
+
+/// Products of one panel with `call.rows` activation rows.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
+    assert!(call.panel.len() >= call.coded.panel_bytes(call.groups.len()), "a whole panel");
+    for first in (0..call.rows).step_by(ROWS) {
+        for half in 0..2 {
+            with_shape!(
+                call.coded,
+                S => match call.rows - first {
+                    1 => product::<S, 1>(tile, call, first, half),
+                    2 => product::<S, 2>(tile, call, first, half),
+                    _ => product::<S, ROWS>(tile, call, first, half),
+                },
+                return generic::integer::linear_i8(tile, call)
+            );
+        }
+    }
+}
+
+/// Scales of one group, 8 weight rows.
+#[derive(Clone, Copy)]
+struct Scales {
+    d: __m256,
+    m: __m256,
+    sub_scales: [__m256; 2],
+    sub_mins: [__m256; 2],
+}
+
+/// Dots with the two halves of a group of columns.
+type Dots = [__m256i; 2];
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn product<S: Shape, const R: usize>(
+    tile: &mut Tile,
+    call: &CodedCall<'_>,
+    first: usize,
+    half: usize,
+) {
+    let zero = _mm256_setzero_ps();
+    let mut acc = [zero; R];
+    let mut panel = Cursor { next: call.panel.as_ptr(), half };
+    let mut scales = Scales { d: zero, m: zero, sub_scales: [zero; 2], sub_mins: [zero; 2] };
+    for block in call.groups.chunks(S::GROUPS) {
+        scales.d = panel.f16_lanes();
+        if S::MINIMUM {
+            scales.m = panel.f16_lanes();
+        }
+        for x in block {
+            for sub in 0..S::SUBS {
+                scales.sub_scales[sub] = panel.i8_lanes();
+            }
+            if S::MINIMUM {
+                for sub in 0..S::SUBS {
+                    scales.sub_mins[sub] = panel.i8_lanes();
+                }
+            }
+            let dots: [Dots; R] =
+                if S::BITS == 8 { panel.byte_dots(x, first) } else { panel.nibble_dots::<S, R>(x, first) };
+            for row in 0..R {
+                acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
+            }
+        }
+    }
+    for (row, acc) in tile[first..].iter_mut().zip(acc) {
+        // SAFETY: half a row of the tile is 32 writable bytes.
+        unsafe { _mm256_storeu_ps(row.as_mut_ptr().add(8 * half), acc) };
+    }
+}
+
+/// Reads one half of a panel's lanes from front to back; every method takes the bytes it names and moves on.
+///
+/// The panel's length was asserted against its geometry, and [`product`] reads exactly that geometry, so no read leaves it.
+struct Cursor {
+    next: *const u8,
+    half: usize,
+}
+
+impl Cursor {
+    /// Eight of sixteen f16 numbers.
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    fn f16_lanes(&mut self) -> __m256 {
+        // SAFETY: 16 of 32 bytes of the panel, see the type.
+        unsafe {
+            let lanes = _mm_loadu_si128(self.next.add(16 * self.half).cast());
+            self.next = self.next.add(32);
+            _mm256_cvtph_ps(lanes)
+        }
+    }
+
+    /// Eight of sixteen small integers as f32.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn i8_lanes(&mut self) -> __m256 {
+        // SAFETY: 8 of 16 bytes of the panel, see the type.
+        unsafe {
+            let lanes = _mm_loadl_epi64(self.next.add(8 * self.half).cast());
+            self.next = self.next.add(16);
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lanes))
+        }
+    }
+
+    /// Four columns of eight weight rows.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn code_vector(&mut self) -> __m256i {
+        // SAFETY: 32 of 64 bytes of the panel, see the type.
+        unsafe {
+            let codes = _mm256_loadu_si256(self.next.add(32 * self.half).cast());
+            self.next = self.next.add(64);
+            codes
+        }
+    }
+
+    /// Dots of 8-bit codes with `R` activation rows.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn byte_dots<const R: usize>(&mut self, x: &I8Group, first: usize) -> [Dots; R] {
+        let mut dots = [[_mm256_setzero_si256(); 2]; R];
+        let ones = _mm256_set1_epi16(1);
+        for quad in 0..8 {
+            let w = _mm256_xor_si256(self.code_vector(), _mm256_set1_epi8(-128));
+            let magnitude = _mm256_abs_epi8(w);
+            for row in 0..R {
+                let signed = _mm256_sign_epi8(broadcast(x, first + row, quad), w);
+                let pairs = _mm256_maddubs_epi16(magnitude, signed);
+                let sum = &mut dots[row][quad / 4];
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+            }
+        }
+        dots
+    }
+
+    /// Dots of 4-bit codes with `R` activation rows.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn nibble_dots<S: Shape, const R: usize>(&mut self, x: &I8Group, first: usize) -> [Dots; R] {
+        let mut pairs = [[_mm256_setzero_si256(); 2]; R];
+        let mask = _mm256_set1_epi8(15);
+        for quad in 0..4 {
+            let stored = self.code_vector();
+            let low = _mm256_and_si256(stored, mask);
+            let high = _mm256_and_si256(_mm256_srli_epi16::<4>(stored), mask);
+            for row in 0..R {
+                let [a, b] = &mut pairs[row];
+                let (x_low, x_high) = (broadcast(x, first + row, quad), broadcast(x, first + row, quad + 4));
+                *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
+                *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
+            }
+        }
+        let ones = _mm256_set1_epi16(1);
+        for (row, halves) in pairs.iter_mut().enumerate() {
+            for (which, sum) in halves.iter_mut().enumerate() {
+                *sum = _mm256_madd_epi16(*sum, ones);
+                if S::BIAS != 0 {
+                    let undo = _mm256_set1_epi32(x.minus_8_sums[which][first + row]);
+                    *sum = _mm256_add_epi32(*sum, undo);
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// Four columns of an activation row in every lane.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn broadcast(x: &I8Group, row: usize, quad: usize) -> __m256i {
+    let quads: &[[u8; 4]; 8] = bytemuck::cast_ref(&x.codes[row]);
+    _mm256_set1_epi32(i32::from_le_bytes(quads[quad]))
+}
+
+/// `acc` plus the product of one group with activation row `row`.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn add_group<S: Shape>(
+    acc: __m256,
+    dots: Dots,
+    scales: &Scales,
+    x: &I8Group,
+    row: usize,
+) -> __m256 {
+    let s = _mm256_set1_ps(x.scales[row]);
+    let sum = |which: usize| _mm256_set1_ps(x.sums[which][row]);
+    let total = if S::SUBS == 2 {
+        let low = _mm256_mul_ps(_mm256_cvtepi32_ps(dots[0]), scales.sub_scales[0]);
+        _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[1]), scales.sub_scales[1], low)
+    } else {
+        let whole = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[0], dots[1]));
+        if S::SUBS == 1 { _mm256_mul_ps(whole, scales.sub_scales[0]) } else { whole }
+    };
+    let acc = _mm256_fmadd_ps(total, _mm256_mul_ps(s, scales.d), acc);
+    if !S::MINIMUM {
+        return acc;
+    }
+    let total = match S::SUBS {
+        0 => sum(2),
+        1 => _mm256_mul_ps(sum(2), scales.sub_mins[0]),
+        _ => _mm256_fmadd_ps(
+            sum(1),
+            scales.sub_mins[1],
+            _mm256_mul_ps(sum(0), scales.sub_mins[0]),
+        ),
+    };
+    _mm256_fmadd_ps(total, _mm256_mul_ps(s, scales.m), acc)
+}

@@ -1,0 +1,130 @@
+//! [`Lanes`] in one 512-bit register, and the span kernel over it. The arithmetic is `generic::attention`'s.
+//!
+//! Eight rows hold 16 accumulators and 8 sums; queries and weights come as broadcasts from memory.
+
+use std::arch::x86_64::*;
+
+use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over};
+use crate::arch::generic::lanes::Lanes;
+
+/// Proof that AVX-512 F and DQ may be used: made only inside functions that enable them.
+#[derive(Clone, Copy)]
+struct Avx512(());
+
+/// One tile over one span of bf16 keys and values.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+    span_over(Avx512(()), input, output);
+}
+
+impl Lanes for Avx512 {
+    type F = __m512;
+
+    const ROWS: usize = 8;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; 16]) -> __m512 {
+        // SAFETY: the token proves AVX-512; 64 bytes are readable.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32; 16], a: __m512) {
+        // SAFETY: the token proves AVX-512; 64 bytes are writable.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), a) }
+    }
+
+    #[inline(always)]
+    fn pairs(self, from: &[u32; 16]) -> (__m512, __m512) {
+        // SAFETY: the token proves AVX-512; 64 bytes are readable.
+        unsafe {
+            let both = _mm512_loadu_si512(from.as_ptr().cast());
+            let odd = _mm512_and_si512(both, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            (_mm512_castsi512_ps(_mm512_slli_epi32::<16>(both)), _mm512_castsi512_ps(odd))
+        }
+    }
+
+    #[inline(always)]
+    fn exact_mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn greatest(self, a: __m512) -> f32 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_reduce_max_ps(a) }
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m512, mask: u32) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe {
+            let bits = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(mask as i32));
+            _mm512_castsi512_ps(bits)
+        }
+    }
+
+    #[inline(always)]
+    fn select(self, keep: u16, a: __m512, otherwise: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe { _mm512_mask_mov_ps(otherwise, keep, a) }
+    }
+
+    #[inline(always)]
+    fn floor(self, a: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512. Immediate 1: no fraction bits, toward minus infinity.
+        unsafe { _mm512_roundscale_ps::<1>(a) }
+    }
+
+    #[inline(always)]
+    fn round_bf16(self, a: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe {
+            let bits = _mm512_castps_si512(a);
+            let last = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff));
+            let top = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+            _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, half), top))
+        }
+    }
+
+    #[inline(always)]
+    fn scale(self, a: __m512, n: __m512) -> __m512 {
+        // SAFETY: the token proves AVX-512. Where `n` is at least -64, scalef is one exact multiplication.
+        unsafe {
+            let keep = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(n, _mm512_set1_ps(-64.0));
+            _mm512_maskz_scalef_ps(keep, a, n)
+        }
+    }
+}

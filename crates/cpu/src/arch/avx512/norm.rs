@@ -1,0 +1,9 @@
+//! RMS norm: the text of `generic::norm`, compiled for this tier.
+
+use crate::arch::generic;
+
+/// See [`generic::norm::rms_norm`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub fn rms_norm(dst: &mut [f32], x: &[f32], weight: &[f32], eps: f32) {
+    generic::norm::rms_norm(dst, x, weight, eps);
+}

@@ -1,0 +1,99 @@
+//! Integer weights times int8 activations: `Arithmetic::I8`, step by step as it is written there.
+
+use ucuz_tensor::format::GROUP;
+use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
+
+use crate::activations::{I8Group, Tile};
+use crate::table::CodedCall;
+
+type Lanes<T> = [T; PANEL_ROWS];
+
+/// One group of a panel as plain numbers.
+struct PlainGroup {
+    codes: [Lanes<i32>; GROUP],
+    sub_scales: [Lanes<i32>; 2],
+    sub_mins: [Lanes<i32>; 2],
+}
+
+/// Products of one panel with `call.rows` activation rows.
+pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
+    for row in tile.iter_mut().take(call.rows) {
+        *row = [0.0; PANEL_ROWS];
+    }
+    let coded = &call.coded;
+    for (g, x) in call.groups.iter().enumerate() {
+        let header = &call.panel[coded.block_offset(g)..];
+        let d = f16_lanes(header);
+        let m = if coded.minimum { f16_lanes(&header[2 * PANEL_ROWS..]) } else { [0.0; PANEL_ROWS] };
+        let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
+        for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
+            add_group(acc, &group, coded, x, row, &d, &m);
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one term of a sum, inlined into its only caller")]
+#[inline(always)]
+fn add_group(
+    acc: &mut Lanes<f32>,
+    group: &PlainGroup,
+    coded: &CodedPanel,
+    x: &I8Group,
+    row: usize,
+    d: &Lanes<f32>,
+    m: &Lanes<f32>,
+) {
+    let scale = x.scales[row];
+    let mut dots = [[0i32; PANEL_ROWS]; 2];
+    for (column, codes) in group.codes.iter().enumerate() {
+        let code = i32::from(x.codes[row][column]);
+        for (dot, weight) in dots[column / 16].iter_mut().zip(codes) {
+            *dot += weight * code;
+        }
+    }
+    let sums = [x.sums[0][row] as i32, x.sums[1][row] as i32];
+    for lane in 0..PANEL_ROWS {
+        let dot = group.sub_scales[0][lane] * dots[0][lane] + group.sub_scales[1][lane] * dots[1][lane];
+        acc[lane] = (dot as f32).mul_add(scale * d[lane], acc[lane]);
+        if coded.minimum {
+            let min = group.sub_mins[0][lane] * sums[0] + group.sub_mins[1][lane] * sums[1];
+            acc[lane] = (min as f32).mul_add(scale * m[lane], acc[lane]);
+        }
+    }
+}
+
+/// Reads a group: sub-scales, sub-minima, codes.
+fn unpack(coded: &CodedPanel, bytes: &[u8]) -> PlainGroup {
+    let subs = coded.sub_scales;
+    let lanes = |index: usize| -> Lanes<i32> {
+        std::array::from_fn(|lane| i32::from(bytes[index * PANEL_ROWS + lane] as i8))
+    };
+    let pair = |first: usize| match subs {
+        0 => [[1; PANEL_ROWS]; 2],
+        1 => [lanes(first); 2],
+        _ => [lanes(first), lanes(first + 1)],
+    };
+    let stored = &bytes[coded.sub_bytes()..];
+    let code = |column: usize, lane: usize| {
+        let (quad, c) = (column / 4, column % 4);
+        let byte = |quad: usize| i32::from(stored[(quad * PANEL_ROWS + lane) * 4 + c]);
+        let raw = match (coded.bits, quad < 4) {
+            (8, _) => byte(quad),
+            (_, true) => byte(quad) & 15,
+            (_, false) => byte(quad - 4) >> 4,
+        };
+        raw - i32::from(coded.bias)
+    };
+    PlainGroup {
+        codes: std::array::from_fn(|column| std::array::from_fn(|lane| code(column, lane))),
+        sub_scales: pair(0),
+        sub_mins: if coded.minimum { pair(subs) } else { [[1; PANEL_ROWS]; 2] },
+    }
+}
+
+/// Sixteen f16 numbers, exactly.
+fn f16_lanes(bytes: &[u8]) -> Lanes<f32> {
+    std::array::from_fn(|lane| {
+        half::f16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]]).to_f32()
+    })
+}

@@ -1,0 +1,45 @@
+//! Kernels, one folder a tier, one file an operation. `generic` is portable and the oracle of bits; the others equal it with `==`.
+//!
+//! Only [`crate::table`] names the kernels of a tier.
+
+pub mod generic;
+#[cfg(target_arch = "x86_64")]
+pub mod shape;
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+
+/// Default MXCSR without its six exception flags: all exceptions masked, round to nearest even, denormals kept.
+#[cfg(target_arch = "x86_64")]
+const MXCSR_DEFAULT: u32 = 0x1F80;
+#[cfg(target_arch = "x86_64")]
+const MXCSR_FLAGS: u32 = 0x3F;
+
+/// Whether this thread rounds to nearest even and keeps denormals, which every canonical sum relies on.
+pub fn float_modes_are_default() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut modes = 0u32;
+        // SAFETY: `stmxcsr` writes four bytes to the given place and nothing else.
+        unsafe {
+            core::arch::asm!("stmxcsr [{}]", in(reg) &raw mut modes, options(nostack, preserves_flags));
+        }
+        modes & !MXCSR_FLAGS == MXCSR_DEFAULT
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+/// Sets this thread's float modes to the default; a new thread inherits whatever its parent had.
+pub fn reset_float_modes() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let modes = MXCSR_DEFAULT;
+        // SAFETY: loads a valid MXCSR, the one that the compiler assumes.
+        unsafe {
+            core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const modes, options(nostack, preserves_flags));
+        }
+    }
+}

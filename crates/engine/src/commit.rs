@@ -1,0 +1,233 @@
+//! What happens with a step's results, and how requests end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ucuz_tensor::sampling::{RowFault, Sampled, SampledRow};
+
+use crate::error::FailureKind;
+use crate::event::{Closed, Event, FinishReason, TokenEvent, TokenScore};
+use crate::handle::{CloseReason, RequestId};
+use crate::plan::{PlannedSequence, StepPlan};
+use crate::scheduler::Scheduler;
+use crate::sequence::Sequence;
+use crate::sequences::Sequences;
+
+/// Weight of one more request in the mean of generated tokens.
+const MEAN_WEIGHT: f64 = 0.1;
+
+/// How a request ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Finished(FinishReason),
+    Closed(CloseReason),
+    Failed(FailureKind, String),
+}
+
+impl Scheduler {
+    /// Takes in a new sequence.
+    pub(crate) fn accept(&mut self, sequences: &mut Sequences, mut sequence: Sequence) {
+        self.totals.requests += 1;
+        self.totals.prompt_tokens += u64::from(sequence.usage.prompt_tokens);
+        let has_nothing_to_score = sequence.prompt_len() == 1;
+        if has_nothing_to_score && sequence.request.prompt_logprobs.is_some() {
+            sequence.progress.read_until = 0;
+            if sequence.sink.send(Event::PromptScored(Vec::new())).is_err() {
+                return self.end(sequence, End::Closed(CloseReason::Disconnected));
+            }
+        }
+        match sequence.progress.known {
+            0 => self.end(sequence, End::Finished(FinishReason::Length)),
+            _ => sequences.accept(sequence),
+        }
+    }
+
+    /// Hands a finished step's results to its sequences.
+    pub(crate) fn commit(&mut self, sequences: &mut Sequences, plan: &StepPlan, sampled: Sampled) {
+        let reads: usize = plan.entries.iter().map(|entry| entry.reads().len()).sum();
+        assert_eq!(sampled.rows.len(), reads, "one result for each row that is read");
+        self.pool.retired(plan.step);
+        self.totals.steps += 1;
+        self.totals.computed_rows += plan.rows() as u64;
+        let mut results = sampled.rows.into_iter();
+        for entry in &plan.entries {
+            let results: Vec<_> = results.by_ref().take(entry.reads().len()).collect();
+            let current = sequences.find_running(entry.seniority);
+            if let Some(index) = current
+                && sequences.running[index].epoch == entry.epoch
+                && let Some(end) = self.settle(&mut sequences.running[index], entry, results)
+            {
+                let sequence = sequences.running.remove(index);
+                self.end(sequence, end);
+            }
+        }
+    }
+
+    /// Takes one sequence's results; says when it is over.
+    fn settle(
+        &mut self,
+        sequence: &mut Sequence,
+        entry: &PlannedSequence,
+        results: Vec<Result<SampledRow, RowFault>>,
+    ) -> Option<End> {
+        assert_eq!(sequence.progress.computed, entry.start, "steps end in order");
+        sequence.progress.computed = entry.end();
+        sequence.progress.check();
+        for (position, result) in entry.reads().zip(results) {
+            let row = match result {
+                Ok(row) => row,
+                Err(fault) => return Some(End::Failed(FailureKind::Row, fault.to_string())),
+            };
+            sequence.progress.read_until = position + 1;
+            sequence.has_failed_once = false;
+            let end = match sequence.is_score(position) {
+                true => take_score(sequence, position, row),
+                false => self.take_token(sequence, row),
+            };
+            match end {
+                Ok(None) => {}
+                Ok(Some(reason)) => return Some(End::Finished(reason)),
+                Err(Closed) => return Some(End::Closed(CloseReason::Disconnected)),
+            }
+        }
+        None
+    }
+
+    fn take_token(
+        &mut self,
+        sequence: &mut Sequence,
+        row: SampledRow,
+    ) -> Result<Option<FinishReason>, Closed> {
+        if sequence.request.stop_ids.binary_search(&row.token).is_ok() {
+            return Ok(Some(FinishReason::Stop));
+        }
+        sequence.push(row.token);
+        self.totals.generated_tokens += 1;
+        if sequence.output_len() == 1 {
+            sequence.usage.first_token_ms = self.ms_since(sequence.submitted_at);
+        }
+        sequence.sink.send(Event::Token(TokenEvent {
+            id: row.token,
+            logprob: row.logprob,
+            top: row.top,
+        }))?;
+        let is_full = sequence.output_len() >= sequence.request.max_tokens as usize;
+        Ok(is_full.then_some(FinishReason::Length))
+    }
+
+    /// A step failed: its sequences start again once, and end when that fails too.
+    pub(crate) fn fail_step(&mut self, sequences: &mut Sequences, plan: &StepPlan, why: &str) {
+        self.pool.retired(plan.step);
+        self.totals.step_errors += 1;
+        for entry in &plan.entries {
+            let Some(index) = sequences.find_running(entry.seniority) else {
+                continue;
+            };
+            if sequences.running[index].epoch != entry.epoch {
+                continue;
+            }
+            if std::mem::replace(&mut sequences.running[index].has_failed_once, true) {
+                let sequence = sequences.running.remove(index);
+                let text = format!("a step failed twice with this request in it: {why}");
+                self.end(sequence, End::Failed(FailureKind::Step, text));
+            } else {
+                self.requeue(sequences, index);
+            }
+        }
+    }
+
+    /// Ends a request from outside, if it is still there.
+    pub(crate) fn close(&mut self, sequences: &mut Sequences, id: RequestId, reason: CloseReason) {
+        if let Some(seniority) = sequences.find(id) {
+            self.close_one(sequences, seniority, reason);
+        }
+    }
+
+    /// Ends the requests whose receiver is gone.
+    pub(crate) fn drop_closed(&mut self, sequences: &mut Sequences) {
+        for seniority in sequences.closed() {
+            self.close_one(sequences, seniority, CloseReason::Disconnected);
+        }
+    }
+
+    /// Cancels everything.
+    pub(crate) fn cancel_all(&mut self, sequences: &mut Sequences) {
+        for seniority in sequences.all() {
+            self.close_one(sequences, seniority, CloseReason::Cancelled);
+        }
+    }
+
+    fn close_one(&mut self, sequences: &mut Sequences, seniority: u64, reason: CloseReason) {
+        let running = sequences.find_running(seniority);
+        let sequence = match running {
+            Some(index) => Some(sequences.running.remove(index)),
+            None => sequences.take_waiting(seniority),
+        };
+        if let Some(sequence) = sequence {
+            self.end(sequence, End::Closed(reason));
+        }
+    }
+
+    /// Takes everything back from a sequence, gives its place away, then tells its receiver.
+    fn end(&mut self, mut sequence: Sequence, end: End) {
+        self.strip(&mut sequence);
+        self.inside.fetch_sub(1, Ordering::AcqRel);
+        let generated = sequence.output_len() as f64;
+        self.mean_completion += MEAN_WEIGHT * (generated - self.mean_completion);
+        sequence.usage.total_ms = self.ms_since(sequence.submitted_at);
+        if let End::Closed(CloseReason::StopString { accepted_tokens }) = end {
+            let usage = &mut sequence.usage;
+            usage.completion_tokens = usage.completion_tokens.min(accepted_tokens);
+        }
+        *self.count_of(&end) += 1;
+        let usage = sequence.usage;
+        let event = match end {
+            End::Finished(reason) => Event::Done { reason, usage },
+            End::Closed(_) => Event::Done { reason: FinishReason::Closed, usage },
+            End::Failed(kind, text) => {
+                tracing::warn!(request = sequence.id.0, ?kind, text, "request failed");
+                Event::Failed { kind, text }
+            }
+        };
+        tracing::debug!(request = sequence.id.0, ?usage, "request ended");
+        // A receiver that is gone has nothing to be told.
+        let _ = sequence.sink.send(event);
+    }
+
+    fn count_of(&mut self, end: &End) -> &mut u64 {
+        let totals = &mut self.totals;
+        match end {
+            End::Finished(FinishReason::Stop) => &mut totals.stopped,
+            End::Finished(FinishReason::Length) => &mut totals.length,
+            End::Closed(CloseReason::StopString { .. }) => &mut totals.stop_string,
+            End::Closed(CloseReason::Disconnected) => &mut totals.disconnected,
+            End::Closed(CloseReason::Cancelled) | End::Finished(FinishReason::Closed) => {
+                &mut totals.cancelled
+            }
+            End::Failed(..) => &mut totals.failed,
+        }
+    }
+
+    fn ms_since(&self, start: Duration) -> u64 {
+        self.now.saturating_sub(start).as_millis() as u64
+    }
+}
+
+fn take_score(
+    sequence: &mut Sequence,
+    position: usize,
+    row: SampledRow,
+) -> Result<Option<FinishReason>, Closed> {
+    sequence.scores.push(TokenScore {
+        id: row.token,
+        logprob: row.logprob.unwrap_or(f32::NAN),
+        top: row.top,
+    });
+    if position + 2 < sequence.prompt_len() {
+        return Ok(None);
+    }
+    let scores = std::mem::take(&mut sequence.scores);
+    assert_eq!(scores.len() + 1, sequence.prompt_len(), "each prompt token is scored once");
+    sequence.sink.send(Event::PromptScored(scores))?;
+    Ok((sequence.request.max_tokens == 0).then_some(FinishReason::Length))
+}

@@ -1,0 +1,67 @@
+//! Why a request is refused or fails.
+
+/// Why [`crate::Handle::submit`] refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// As many requests run and wait as may.
+    #[error(
+        "{waiting} requests are already running or waiting, which is the limit; retry in {retry_after_s} s"
+    )]
+    Full {
+        /// Requests inside.
+        waiting: usize,
+        /// Estimate from the backlog, at least 1, seconds.
+        retry_after_s: u32,
+    },
+    /// The longest possible result does not fit the context.
+    #[error(
+        "prompt has {prompt} tokens and max_tokens is {max_tokens}: together more than the context of {limit}; shorten the prompt, lower max_tokens or raise --context"
+    )]
+    TooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens asked for.
+        max_tokens: usize,
+        /// Longest sequence served.
+        limit: usize,
+    },
+    /// The longest possible result does not fit the whole KV pool.
+    #[error(
+        "the request may need {needs} KV blocks and the pool has {has}; raise --kv-memory or lower max_tokens"
+    )]
+    LargerThanPool {
+        /// Blocks of the tightest group that the request may need at once.
+        needs: usize,
+        /// Blocks of that group.
+        has: usize,
+    },
+    /// The engine ends and takes nothing new.
+    #[error("the server is shutting down; send the request to another one")]
+    Draining,
+    /// The engine died.
+    #[error("the engine stopped after a fault; restart the server")]
+    Dead,
+    /// A field breaks a rule.
+    #[error("{field} is {value}, but must be {rule}")]
+    Invalid {
+        /// Which field.
+        field: &'static str,
+        /// What it held.
+        value: String,
+        /// What it must hold.
+        rule: String,
+    },
+}
+
+/// What broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// This request's logits or constraints; other requests go on.
+    Row,
+    /// A step failed twice with this request in it.
+    Step,
+    /// The device; the engine is dead.
+    Device,
+    /// A bug; the engine is dead.
+    Engine,
+}

@@ -1,0 +1,200 @@
+//! One request while it lives: its tokens, how far they are computed, its block tables, its sink.
+
+use std::time::Duration;
+
+use ucuz_tensor::SeqSlot;
+use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK};
+use ucuz_tensor::sampling::TokenCount;
+
+use crate::event::{EventSink, TokenScore, Usage};
+use crate::handle::RequestId;
+use crate::request::Request;
+
+/// How far a sequence is. No prefill phase, no decode phase: only these numbers, all counts of tokens.
+///
+/// ```text
+/// 0 ..... published ..... computed ..... scheduled ..... known + draft
+///           in the index     in the cache    in a step        ids are there
+/// ```
+/// `published` and `draft` stay 0 while there is no prefix index and no drafter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Tokens whose ids are known and that will be computed.
+    pub known: usize,
+    /// Proposed tokens after them.
+    pub draft: usize,
+    /// Tokens that are in the cache or in a step in flight.
+    pub scheduled: usize,
+    /// Tokens whose keys and values are in the cache.
+    pub computed: usize,
+    /// Tokens that other sequences may reuse.
+    pub published: usize,
+    /// Positions below this have given their result (a score or a token), or have none to give.
+    pub read_until: usize,
+}
+
+impl Progress {
+    /// Tokens to be scheduled.
+    pub fn pending(&self) -> usize {
+        self.known + self.draft - self.scheduled
+    }
+
+    /// Asserts `published <= computed <= scheduled <= known + draft`.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check(&self) {
+        let ordered = self.published <= self.computed
+            && self.computed <= self.scheduled
+            && self.scheduled <= self.known + self.draft;
+        assert!(ordered, "{self:?}");
+    }
+}
+
+/// A request inside the engine.
+pub(crate) struct Sequence {
+    pub id: RequestId,
+    pub request: Request,
+    /// Prompt, then output.
+    pub tokens: Vec<u32>,
+    pub progress: Progress,
+    /// Order of arrival at the engine thread; the oldest has precedence.
+    pub seniority: u64,
+    /// Raised whenever blocks are given up: results of older epochs are void.
+    pub epoch: u32,
+    /// One block table a group.
+    pub tables: Vec<Vec<u32>>,
+    /// Leading entries of each table that fell behind the window.
+    pub behind: Vec<usize>,
+    pub slot: Option<SeqSlot>,
+    /// Occurrences of ids, ascending; empty when no penalty is on.
+    pub counts: Vec<TokenCount>,
+    /// Scores of prompt tokens so far; emptied when sent.
+    pub scores: Vec<TokenScore>,
+    pub usage: Usage,
+    /// Whether the step it was in failed since its last result.
+    pub has_failed_once: bool,
+    pub submitted_at: Duration,
+    pub admitted_at: Option<Duration>,
+    pub sink: Box<dyn EventSink>,
+}
+
+impl Sequence {
+    pub(crate) fn new(
+        id: RequestId,
+        mut request: Request,
+        sink: Box<dyn EventSink>,
+        groups: usize,
+        now: Duration,
+    ) -> Self {
+        let tokens = std::mem::take(&mut request.prompt);
+        let scores_prompt = request.prompt_logprobs.is_some();
+        // The last prompt token is computed only to choose a token after it.
+        let known = tokens.len() - usize::from(request.max_tokens == 0);
+        let progress = Progress {
+            known,
+            read_until: if scores_prompt { 0 } else { tokens.len() - 1 },
+            ..Progress::default()
+        };
+        let usage = Usage {
+            prompt_tokens: tokens.len() as u32,
+            ..Usage::default()
+        };
+        let counts = if has_penalties(&request) { count(&tokens) } else { Vec::new() };
+        Self {
+            id,
+            request,
+            tokens,
+            progress,
+            seniority: 0,
+            epoch: 0,
+            tables: vec![Vec::new(); groups],
+            behind: vec![0; groups],
+            slot: None,
+            counts,
+            scores: Vec::new(),
+            usage,
+            has_failed_once: false,
+            submitted_at: now,
+            admitted_at: None,
+            sink,
+        }
+    }
+
+    /// Tokens of the prompt.
+    pub(crate) fn prompt_len(&self) -> usize {
+        self.usage.prompt_tokens as usize
+    }
+
+    /// Tokens sampled.
+    pub(crate) fn output_len(&self) -> usize {
+        self.tokens.len() - self.prompt_len()
+    }
+
+    /// Whether the row at `position` scores the prompt token after it (else it chooses one).
+    pub(crate) fn is_score(&self, position: usize) -> bool {
+        position + 1 < self.prompt_len()
+    }
+
+    /// Appends a sampled token.
+    pub(crate) fn push(&mut self, token: u32) {
+        self.tokens.push(token);
+        self.progress.known += 1;
+        self.usage.completion_tokens += 1;
+        if !has_penalties(&self.request) {
+            return;
+        }
+        match self.counts.binary_search_by_key(&token, |count| count.id) {
+            Ok(index) => self.counts[index].output += 1,
+            Err(index) => {
+                let count = TokenCount { id: token, prompt: 0, output: 1 };
+                self.counts.insert(index, count);
+            }
+        }
+    }
+
+    /// Entries that `group`'s table lacks for `tokens` tokens.
+    pub(crate) fn missing_blocks(&self, group: usize, tokens: usize) -> usize {
+        tokens.div_ceil(BLOCK_TOKENS).saturating_sub(self.tables[group].len())
+    }
+
+    /// Takes the blocks out of `group`'s table that no query at `position` or later sees.
+    pub(crate) fn pass_window(&mut self, group: usize, window: usize, position: usize) -> Vec<u32> {
+        let first_seen = (position + 1).saturating_sub(window);
+        let end = (first_seen / BLOCK_TOKENS).min(self.tables[group].len());
+        let passed = &mut self.tables[group][self.behind[group].min(end)..end];
+        self.behind[group] = self.behind[group].max(end);
+        passed.iter_mut().map(|block| std::mem::replace(block, NO_BLOCK)).collect()
+    }
+
+    /// Empties all tables and goes back to the start; what was read stays read.
+    pub(crate) fn restart(&mut self) -> Vec<Vec<u32>> {
+        self.epoch += 1;
+        self.progress.draft = 0;
+        self.progress.scheduled = 0;
+        self.progress.computed = 0;
+        self.progress.published = 0;
+        self.behind.fill(0);
+        let empty = vec![Vec::new(); self.tables.len()];
+        let mut tables = std::mem::replace(&mut self.tables, empty);
+        for table in &mut tables {
+            table.retain(|&block| block != NO_BLOCK);
+        }
+        tables
+    }
+}
+
+fn has_penalties(request: &Request) -> bool {
+    let params = &request.params;
+    params.repetition_penalty != 1.0
+        || params.presence_penalty != 0.0
+        || params.frequency_penalty != 0.0
+}
+
+fn count(prompt: &[u32]) -> Vec<TokenCount> {
+    let mut ids = prompt.to_vec();
+    ids.sort_unstable();
+    ids.chunk_by(|a, b| a == b)
+        .map(|run| TokenCount { id: run[0], prompt: run.len() as u32, output: 0 })
+        .collect()
+}

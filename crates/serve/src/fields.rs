@@ -1,0 +1,179 @@
+//! The fields of a JSON object, taken one by one with their types checked; what is left is unknown.
+
+use crate::clip::{Clip, MAX_ECHO_BYTES, shown};
+use crate::error::ApiError;
+use crate::json::Json;
+
+/// The fields of one object that nobody has taken yet. `null` counts as absent.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    /// Where the object stands, e.g. `messages[0].`; empty for the body itself.
+    path: String,
+    entries: Vec<(String, Json)>,
+}
+
+impl Fields {
+    /// The fields of the body.
+    ///
+    /// # Errors
+    /// 400 when it is not an object.
+    pub(crate) fn of_body(value: Json) -> Result<Self, ApiError> {
+        match value {
+            Json::Object(entries) => Ok(Self { path: String::new(), entries }),
+            other => Err(ApiError::bad_request(
+                "invalid_json",
+                format!("the body is {}, it must be a JSON object", shown(&other)),
+            )),
+        }
+    }
+
+    /// The fields of an object inside another.
+    pub(crate) fn nested(path: String, value: Json) -> Result<Self, ApiError> {
+        match value {
+            Json::Object(entries) => Ok(Self { path: format!("{path}."), entries }),
+            other => {
+                let message = format!("{path} is {}, it must be an object", shown(&other));
+                Err(ApiError::invalid(path, message))
+            }
+        }
+    }
+
+    /// A field's name with its place, as `param` and messages state it.
+    pub(crate) fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+
+    /// Takes a field whatever its type.
+    pub(crate) fn take(&mut self, name: &str) -> Option<Json> {
+        let index = self.entries.iter().position(|(key, _)| key == name)?;
+        match self.entries.swap_remove(index).1 {
+            Json::Null => None,
+            value => Some(value),
+        }
+    }
+
+    /// Takes what nobody took, `null` left out.
+    pub(crate) fn rest(self) -> impl Iterator<Item = (String, Json)> {
+        self.entries.into_iter().filter(|(_, value)| *value != Json::Null)
+    }
+
+    /// Refuses whatever nobody took.
+    pub(crate) fn finish(self) -> Result<(), ApiError> {
+        let path = self.path.clone();
+        match self.rest().next() {
+            Some((name, _)) => Err(unknown(&format!("{path}{name}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes text.
+    pub(crate) fn string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Json::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(name, &other, "a string")),
+        }
+    }
+
+    /// Takes `true` or `false`.
+    pub(crate) fn bool(&mut self, name: &str) -> Result<Option<bool>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Json::Bool(value)) => Ok(Some(value)),
+            Some(other) => Err(self.wrong(name, &other, "true or false")),
+        }
+    }
+
+    /// Takes a whole number from 0 to 4294967295; `1.0` is not one.
+    pub(crate) fn u32(&mut self, name: &str) -> Result<Option<u32>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        match as_u32(&value) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(name, &value, "an integer between 0 and 4294967295")),
+        }
+    }
+
+    /// Takes a number that is finite in single precision.
+    pub(crate) fn f32(&mut self, name: &str) -> Result<Option<f32>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        match as_f32(&value) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(name, &value, "a number of single precision (at most 3.4e38)")),
+        }
+    }
+
+    /// Takes a seed: any integer of 64 bits, negative ones by their bit pattern.
+    pub(crate) fn seed(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let seed = match &value {
+            Json::Number(n) => n.as_u64().or_else(|| n.as_i64().map(i64::cast_unsigned)),
+            _ => None,
+        };
+        match seed {
+            Some(seed) => Ok(Some(seed)),
+            None => Err(self.wrong(name, &value, "an integer between -2^63 and 2^64 - 1")),
+        }
+    }
+
+    /// Takes a list of token ids, at most `limit`.
+    pub(crate) fn ids(&mut self, name: &str, limit: usize) -> Result<Vec<u32>, ApiError> {
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(Json::Array(items)) => {
+                if items.len() > limit {
+                    return Err(self.too_many(name, items.len(), limit));
+                }
+                token_ids(&self.full_name(name), items)
+            }
+            Some(other) => Err(self.wrong(name, &other, "a list of token ids")),
+        }
+    }
+
+    /// The error for a value of another type.
+    pub(crate) fn wrong(&self, name: &str, value: &Json, expected: &str) -> ApiError {
+        let name = self.full_name(name);
+        let message = format!("{name} is {}, it must be {expected}", shown(value));
+        ApiError::invalid(name, message)
+    }
+
+    /// The error for a list that is too long.
+    pub(crate) fn too_many(&self, name: &str, got: usize, limit: usize) -> ApiError {
+        let name = self.full_name(name);
+        let message = format!("{name} has {got} entries, the limit is {limit}");
+        ApiError::invalid(name, message)
+    }
+}
+
+/// 400: a field that this endpoint does not have.
+pub(crate) fn unknown(name: &str) -> ApiError {
+    let message = format!("unknown field {}; leave it out or correct its name", Clip(name));
+    let end = name.floor_char_boundary(MAX_ECHO_BYTES);
+    ApiError::bad_request("unknown_parameter", message).with_param(name[..end].to_owned())
+}
+
+/// A list as token ids; `name` is its place.
+pub(crate) fn token_ids(name: &str, items: Vec<Json>) -> Result<Vec<u32>, ApiError> {
+    let mut ids = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let Some(id) = as_u32(item) else {
+            let message =
+                format!("{name}[{index}] is {}, it must be a token id (0 or more)", shown(item));
+            return Err(ApiError::invalid(name.to_owned(), message));
+        };
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+pub(crate) fn as_u32(value: &Json) -> Option<u32> {
+    match value {
+        Json::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
+        _ => None,
+    }
+}
+
+pub(crate) fn as_f32(value: &Json) -> Option<f32> {
+    let Json::Number(number) = value else { return None };
+    let narrow = number.as_f64()? as f32;
+    narrow.is_finite().then_some(narrow)
+}

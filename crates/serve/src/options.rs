@@ -1,0 +1,78 @@
+//! What a server is told at its start, and the limits of everything a client may send.
+
+use std::time::{Duration, SystemTime};
+
+/// Most of everything that comes from outside, per connection or in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request body; above it the answer is 413.
+    pub body_bytes: usize,
+    /// Header lines of a request; above it the answer is 431.
+    pub headers: usize,
+    /// Bytes of a request's head, and of the write buffer of a connection; above it the answer is
+    /// 431.
+    pub header_bytes: usize,
+    /// Open connections; above it a connection gets 503 and is closed.
+    pub connections: usize,
+    /// Requests that are parsed, rendered and encoded at one time; more wait for their turn.
+    pub preparing: usize,
+    /// Time for a whole request head to arrive; an idle connection is closed after it too.
+    pub header_timeout: Duration,
+    /// Time for a whole request body to arrive; above it the answer is 408.
+    pub body_timeout: Duration,
+    /// Time a client may leave bytes unread that are ready for it; then its connection is closed.
+    pub write_timeout: Duration,
+    /// Silence of a stream after which a comment line is sent, so that proxies keep it open.
+    pub keep_alive: Duration,
+}
+
+impl Default for Limits {
+    /// The limits of a server that nobody tuned: 4 MiB bodies, 1024 connections.
+    fn default() -> Self {
+        Self {
+            body_bytes: 4 << 20,
+            headers: 100,
+            header_bytes: 64 << 10,
+            connections: 1024,
+            preparing: 2,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+        }
+    }
+}
+
+/// How a server is run.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The id that clients name in `model`.
+    pub model_id: String,
+    /// Name or address to listen on; a loopback one unless the operator says otherwise.
+    pub host: String,
+    /// Port; 0 takes a free one.
+    pub port: u16,
+    /// Limits of what comes from outside.
+    pub limits: Limits,
+    /// Time that running requests get to finish once the server is told to stop.
+    pub drain_timeout: Duration,
+    /// Seeds ids and the sampling noise of requests that bring no seed; drawn anew at each start.
+    pub entropy: u64,
+    /// The clock of `created` and of templates that print the date.
+    pub clock: fn() -> SystemTime,
+}
+
+impl ServeOptions {
+    /// Options for `model_id` on 127.0.0.1:8000, 30 s to drain.
+    pub fn new(model_id: impl Into<String>, entropy: u64) -> Self {
+        Self {
+            model_id: model_id.into(),
+            host: "127.0.0.1".to_owned(),
+            port: 8000,
+            limits: Limits::default(),
+            drain_timeout: Duration::from_secs(30),
+            entropy,
+            clock: SystemTime::now,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `messages` of a chat request.
+
+use ucuz_llm::Message;
+
+use crate::clip::{Clip, shown};
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::json::Json;
+
+/// Messages in one request.
+const MAX_MESSAGES: usize = 65_536;
+
+/// Takes `messages`.
+pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
+    match fields.take("messages") {
+        Some(Json::Array(items)) if items.is_empty() => {
+            Err(ApiError::invalid("messages", "messages is empty; give at least one"))
+        }
+        Some(Json::Array(items)) if items.len() > MAX_MESSAGES => {
+            Err(fields.too_many("messages", items.len(), MAX_MESSAGES))
+        }
+        Some(Json::Array(items)) => {
+            items.into_iter().enumerate().map(|(index, item)| message(index, item)).collect()
+        }
+        Some(other) => Err(fields.wrong("messages", &other, "a list of messages")),
+        None => Err(ApiError::invalid("messages", "messages is missing; give at least one")),
+    }
+}
+
+fn message(index: usize, value: Json) -> Result<Message, ApiError> {
+    let mut fields = Fields::nested(format!("messages[{index}]"), value)?;
+    let role = role(&mut fields)?;
+    let content = content(&mut fields)?;
+    let mut message = Message::new(role, &content);
+    message.name = fields.string("name")?;
+    if role == "assistant" {
+        message.reasoning_content = fields.string("reasoning_content")?;
+        take_answer_extras(&mut fields)?;
+    }
+    fields.finish()?;
+    Ok(message)
+}
+
+fn role(fields: &mut Fields) -> Result<&'static str, ApiError> {
+    let name = fields.full_name("role");
+    match fields.string("role")?.as_deref() {
+        Some("user") => Ok("user"),
+        Some("assistant") => Ok("assistant"),
+        // OpenAI's newer name for the same thing; templates know the old one.
+        Some("system" | "developer") => Ok("system"),
+        Some(other) => {
+            let message = format!(
+                "{name} is {}, it must be \"system\", \"developer\", \"user\" or \"assistant\"",
+                Clip(other)
+            );
+            Err(ApiError::invalid(name, message))
+        }
+        None => {
+            let message = format!("{name} is missing");
+            Err(ApiError::invalid(name, message))
+        }
+    }
+}
+
+/// Text, or text parts joined by a space as Hugging Face does.
+fn content(fields: &mut Fields) -> Result<String, ApiError> {
+    let name = fields.full_name("content");
+    match fields.take("content") {
+        Some(Json::String(text)) => Ok(text),
+        Some(Json::Array(parts)) if !parts.is_empty() => {
+            let parts = parts.into_iter().enumerate();
+            let texts = parts.map(|(index, part)| text_part(&format!("{name}[{index}]"), part));
+            Ok(texts.collect::<Result<Vec<_>, _>>()?.join(" "))
+        }
+        Some(other) => Err(fields.wrong("content", &other, "a string or a list of text parts")),
+        None => {
+            let message = format!("{name} is missing; give text");
+            Err(ApiError::invalid(name, message))
+        }
+    }
+}
+
+fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
+    let mut fields = Fields::nested(name.to_owned(), part)?;
+    match fields.string("type")?.as_deref() {
+        Some("text") => {}
+        Some(other) => {
+            let message = format!("{name}.type is {}, only \"text\" is supported", Clip(other));
+            return Err(ApiError::invalid(format!("{name}.type"), message));
+        }
+        None => return Err(ApiError::invalid(name.to_owned(), format!("{name} has no type"))),
+    }
+    let Some(text) = fields.string("text")? else {
+        return Err(ApiError::invalid(name.to_owned(), format!("{name} has no text")));
+    };
+    fields.finish()?;
+    Ok(text)
+}
+
+/// An answer sent back as a message carries fields that are empty unless tools were used.
+fn take_answer_extras(fields: &mut Fields) -> Result<(), ApiError> {
+    for name in ["tool_calls", "annotations", "function_call", "audio", "refusal"] {
+        match fields.take(name) {
+            None => {}
+            Some(Json::Array(items)) if items.is_empty() => {}
+            Some(other) => {
+                let name = fields.full_name(name);
+                let message = format!("{name} is {}, it is not supported", shown(&other));
+                return Err(ApiError::bad_request("unsupported_parameter", message)
+                    .with_param(name));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! From bytes to a request of the facade: types, names, forms. Rules about values that depend on
+//! the model or on defaults are checked once, by [`ucuz_llm::Llm::prepare`].
+
+mod chat;
+mod common;
+mod completion;
+mod messages;
+mod optional;
+
+pub use chat::{ChatRequest, parse_chat};
+pub use common::Delivery;
+pub use completion::{CompletionRequest, parse_completion};

@@ -1,0 +1,177 @@
+//! Answers of `/v1/chat/completions`.
+
+use axum::response::Response;
+use serde::Serialize;
+use ucuz_llm::{Delta, Output, Prepared};
+
+use super::logprobs::{ChatLogprobs, ChatToken, prompt_entries};
+use super::usage::{UsageBody, UsageSum};
+use super::{Head, failed, finish_reason, json};
+use crate::error::ApiError;
+use crate::samples::Samples;
+use crate::sse::{Chunks, Frames};
+
+/// `object` of a whole answer.
+pub(crate) const WHOLE: &str = "chat.completion";
+/// `object` of a chunk.
+pub(crate) const CHUNK: &str = "chat.completion.chunk";
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    head: &'a Head,
+    choices: &'a [Choice],
+    usage: UsageBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<Vec<Option<ChatToken>>>,
+}
+
+#[derive(Serialize)]
+struct Choice {
+    index: usize,
+    message: Message,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: &'static str,
+}
+
+#[derive(Default, Serialize)]
+struct Message {
+    role: &'static str,
+    content: String,
+    refusal: Option<()>,
+}
+
+/// Waits for all samples and makes the whole answer.
+///
+/// # Errors
+/// That of the first sample that fails.
+pub(crate) async fn whole(
+    head: &Head,
+    mut samples: Samples,
+    prepared: &Prepared,
+) -> Result<Response, ApiError> {
+    let has_logprobs = prepared.logprobs.is_some();
+    let mut choices: Vec<Choice> = (0..samples.len()).map(|i| empty(i, has_logprobs)).collect();
+    let mut usage = UsageSum::default();
+    let mut prompt = None;
+    while let Some((index, output)) = samples.next().await {
+        match output {
+            Output::Nothing => {}
+            Output::Prompt(scores) => prompt = prompt.or(Some(scores)),
+            Output::Delta(delta) => choices[index].append(delta),
+            Output::Finished(delta, finished) => {
+                choices[index].append(delta);
+                choices[index].finish_reason = finish_reason(finished.reason)?;
+                usage.add(&finished.usage, index == 0);
+            }
+            Output::Failed(why) => return Err(failed(&why)),
+        }
+    }
+    let usage = usage.body();
+    let prompt_logprobs = prompt.map(|scores| prompt_entries(scores, prepared.prompt.len()));
+    Ok(json(&Answer { head, choices: &choices, usage, prompt_logprobs }))
+}
+
+fn empty(index: usize, has_logprobs: bool) -> Choice {
+    let message = Message { role: "assistant", ..Message::default() };
+    let logprobs = has_logprobs.then(ChatLogprobs::default);
+    Choice { index, message, logprobs, finish_reason: "" }
+}
+
+impl Choice {
+    fn append(&mut self, delta: Delta) {
+        self.message.content.push_str(&delta.text);
+        if let Some(logprobs) = &mut self.logprobs {
+            logprobs.content.extend(ChatLogprobs::from(delta.logprobs).content);
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    #[serde(flatten)]
+    head: &'a Head,
+    choices: &'a [ChunkChoice<'a>],
+    /// Left out, `null`, or the usage: as OpenAI does with and without `include_usage`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<UsageBody>>,
+}
+
+#[derive(Serialize)]
+struct ChunkChoice<'a> {
+    index: usize,
+    delta: ChunkDelta<'a>,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Default, Serialize)]
+struct ChunkDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
+/// Writes a chat answer chunk by chunk.
+pub(crate) struct ChatChunks {
+    pub head: Head,
+    pub choices: usize,
+    pub has_logprobs: bool,
+    pub include_usage: bool,
+    usage: UsageSum,
+}
+
+impl ChatChunks {
+    pub(crate) fn new(head: Head, choices: usize, has_logprobs: bool, include_usage: bool) -> Self {
+        Self { head, choices, has_logprobs, include_usage, usage: UsageSum::default() }
+    }
+
+    fn chunk(&self, choice: ChunkChoice<'_>, frames: &mut Frames) {
+        let usage = self.include_usage.then_some(None);
+        frames.push(&Chunk { head: &self.head, choices: &[choice], usage });
+    }
+
+    /// A chunk of text; none for a delta that holds nothing to show.
+    fn delta(&self, index: usize, delta: Delta, frames: &mut Frames) {
+        if delta.text.is_empty() && delta.logprobs.is_empty() {
+            return;
+        }
+        let logprobs = self.has_logprobs.then(|| ChatLogprobs::from(delta.logprobs));
+        let delta = ChunkDelta { role: None, content: Some(&delta.text) };
+        self.chunk(ChunkChoice { index, delta, logprobs, finish_reason: None }, frames);
+    }
+}
+
+impl Chunks for ChatChunks {
+    fn open(&mut self, frames: &mut Frames) {
+        for index in 0..self.choices {
+            let delta = ChunkDelta { role: Some("assistant"), content: Some("") };
+            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None };
+            self.chunk(choice, frames);
+        }
+    }
+
+    fn output(&mut self, index: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
+        match output {
+            Output::Nothing | Output::Prompt(_) => {}
+            Output::Delta(delta) => self.delta(index, delta, frames),
+            Output::Finished(delta, finished) => {
+                self.delta(index, delta, frames);
+                let finish_reason = Some(finish_reason(finished.reason)?);
+                self.usage.add(&finished.usage, index == 0);
+                let delta = ChunkDelta::default();
+                self.chunk(ChunkChoice { index, delta, logprobs: None, finish_reason }, frames);
+            }
+            Output::Failed(why) => return Err(failed(&why)),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, frames: &mut Frames) {
+        if self.include_usage {
+            let usage = Some(Some(self.usage.body()));
+            frames.push(&Chunk { head: &self.head, choices: &[], usage });
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Answers of `/v1/completions`.
+
+use axum::response::Response;
+use serde::Serialize;
+use ucuz_llm::{Delta, Output, TokenLogprob};
+
+use super::logprobs::{ChatToken, ListLogprobs, align, prompt_entries};
+use super::usage::{UsageBody, UsageSum};
+use super::{Head, failed, finish_reason, json};
+use crate::error::ApiError;
+use crate::samples::Samples;
+use crate::sse::{Chunks, Frames};
+
+/// `object` of a whole answer and of a chunk.
+pub(crate) const OBJECT: &str = "text_completion";
+
+/// The prompt as an answer repeats it.
+#[derive(Debug, Clone)]
+pub(crate) struct Echo {
+    pub text: String,
+    /// Text of the first token, which has no log-probability to carry it.
+    pub first_token: String,
+}
+
+/// How one choice is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    /// Likeliest ids beside each token; `None` leaves log-probabilities out.
+    pub logprobs: Option<u32>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// What the answer begins with.
+    pub echo: Option<Echo>,
+    /// Characters written before the next token.
+    pub offset: usize,
+    /// Whether this choice counts its prompt in the usage.
+    pub is_first_sample: bool,
+}
+
+/// Text with the log-probabilities of its tokens.
+#[derive(Debug, Default)]
+struct Piece {
+    text: String,
+    logprobs: Option<ListLogprobs>,
+}
+
+impl Writer {
+    /// The echoed prompt, where it does not wait for its log-probabilities.
+    fn open(&mut self) -> Option<Piece> {
+        if self.logprobs.is_some() {
+            return None;
+        }
+        let echo = self.echo.take()?;
+        Some(Piece { text: echo.text, logprobs: None })
+    }
+
+    /// The echoed prompt with its log-probabilities.
+    fn prompt(&mut self, scores: Vec<Option<TokenLogprob>>) -> Option<Piece> {
+        let top = self.logprobs?;
+        let echo = self.echo.take()?;
+        let mut list = ListLogprobs::default();
+        let mut first = Some(echo.first_token);
+        for score in align(scores, self.prompt_tokens) {
+            match score {
+                Some(token) => list.push(token, top, &mut self.offset),
+                None => list.push_first(first.take().unwrap_or_default(), &mut self.offset),
+            }
+        }
+        Some(Piece { text: echo.text, logprobs: Some(list) })
+    }
+
+    /// More of the answer.
+    fn piece(&mut self, delta: Delta) -> Piece {
+        let logprobs = self.logprobs.map(|top| {
+            let mut list = ListLogprobs::default();
+            for token in delta.logprobs {
+                list.push(token, top, &mut self.offset);
+            }
+            list
+        });
+        Piece { text: delta.text, logprobs }
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    head: &'a Head,
+    choices: &'a [Choice],
+    usage: UsageBody,
+}
+
+#[derive(Serialize)]
+struct Choice {
+    index: usize,
+    text: String,
+    logprobs: Option<ListLogprobs>,
+    finish_reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<Vec<Option<ChatToken>>>,
+}
+
+impl Choice {
+    fn empty(index: usize, writer: &Writer) -> Self {
+        let logprobs = writer.logprobs.map(|_| ListLogprobs::default());
+        let (text, finish_reason, prompt_logprobs) = (String::new(), "", None);
+        Self { index, text, logprobs, finish_reason, prompt_logprobs }
+    }
+
+    fn append(&mut self, piece: Piece) {
+        self.text.push_str(&piece.text);
+        if let (Some(list), Some(later)) = (&mut self.logprobs, piece.logprobs) {
+            list.extend(later);
+        }
+    }
+}
+
+/// Waits for all samples and makes the whole answer; `prompt_logprobs` adds the prompt's scores to
+/// each choice.
+///
+/// # Errors
+/// That of the first sample that fails.
+pub(crate) async fn whole(
+    head: &Head,
+    mut samples: Samples,
+    mut writers: Vec<Writer>,
+    prompt_logprobs: bool,
+) -> Result<Response, ApiError> {
+    let indexed = writers.iter().enumerate();
+    let mut choices: Vec<Choice> = indexed.map(|(i, writer)| Choice::empty(i, writer)).collect();
+    let mut usage = UsageSum::default();
+    for (choice, writer) in choices.iter_mut().zip(&mut writers) {
+        choice.append(writer.open().unwrap_or_default());
+    }
+    while let Some((index, output)) = samples.next().await {
+        let (choice, writer) = (&mut choices[index], &mut writers[index]);
+        match output {
+            Output::Nothing => {}
+            Output::Prompt(scores) => {
+                if prompt_logprobs {
+                    let entries = prompt_entries(scores.clone(), writer.prompt_tokens);
+                    choice.prompt_logprobs = Some(entries);
+                }
+                choice.append(writer.prompt(scores).unwrap_or_default());
+            }
+            Output::Delta(delta) => choice.append(writer.piece(delta)),
+            Output::Finished(delta, finished) => {
+                choice.append(writer.piece(delta));
+                choice.finish_reason = finish_reason(finished.reason)?;
+                usage.add(&finished.usage, writer.is_first_sample);
+            }
+            Output::Failed(why) => return Err(failed(&why)),
+        }
+    }
+    Ok(json(&Answer { head, choices: &choices, usage: usage.body() }))
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    #[serde(flatten)]
+    head: &'a Head,
+    choices: &'a [ChunkChoice],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<UsageBody>>,
+}
+
+#[derive(Serialize)]
+struct ChunkChoice {
+    index: usize,
+    text: String,
+    logprobs: Option<ListLogprobs>,
+    finish_reason: Option<&'static str>,
+}
+
+/// Writes a completion chunk by chunk.
+pub(crate) struct CompletionChunks {
+    head: Head,
+    writers: Vec<Writer>,
+    include_usage: bool,
+    usage: UsageSum,
+}
+
+impl CompletionChunks {
+    pub(crate) fn new(head: Head, writers: Vec<Writer>, include_usage: bool) -> Self {
+        Self { head, writers, include_usage, usage: UsageSum::default() }
+    }
+
+    fn chunk(&self, choice: ChunkChoice, frames: &mut Frames) {
+        let usage = self.include_usage.then_some(None);
+        frames.push(&Chunk { head: &self.head, choices: &[choice], usage });
+    }
+
+    /// A chunk of text; none for a piece that holds nothing.
+    fn piece(&self, index: usize, piece: Piece, frames: &mut Frames) {
+        let has_tokens = piece.logprobs.as_ref().is_some_and(|list| !list.is_empty());
+        if piece.text.is_empty() && !has_tokens {
+            return;
+        }
+        let Piece { text, logprobs } = piece;
+        self.chunk(ChunkChoice { index, text, logprobs, finish_reason: None }, frames);
+    }
+}
+
+impl Chunks for CompletionChunks {
+    fn open(&mut self, frames: &mut Frames) {
+        for index in 0..self.writers.len() {
+            if let Some(piece) = self.writers[index].open() {
+                self.piece(index, piece, frames);
+            }
+        }
+    }
+
+    fn output(&mut self, index: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
+        let writer = &mut self.writers[index];
+        match output {
+            Output::Nothing => {}
+            Output::Prompt(scores) => {
+                let piece = writer.prompt(scores).unwrap_or_default();
+                self.piece(index, piece, frames);
+            }
+            Output::Delta(delta) => {
+                let piece = writer.piece(delta);
+                self.piece(index, piece, frames);
+            }
+            Output::Finished(delta, finished) => {
+                let piece = writer.piece(delta);
+                self.usage.add(&finished.usage, writer.is_first_sample);
+                self.piece(index, piece, frames);
+                let finish_reason = Some(finish_reason(finished.reason)?);
+                let text = String::new();
+                self.chunk(ChunkChoice { index, text, logprobs: None, finish_reason }, frames);
+            }
+            Output::Failed(why) => return Err(failed(&why)),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, frames: &mut Frames) {
+        if self.include_usage {
+            let usage = Some(Some(self.usage.body()));
+            frames.push(&Chunk { head: &self.head, choices: &[], usage });
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Token counts of an answer.
+
+use serde::Serialize;
+use ucuz_llm::Usage;
+
+/// Counts in OpenAI's form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct UsageBody {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: PromptDetails,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct PromptDetails {
+    cached_tokens: u64,
+}
+
+/// Sums over the choices: a prompt counts once, however many samples it has.
+#[derive(Debug, Default)]
+pub(super) struct UsageSum {
+    prompt: u64,
+    cached: u64,
+    completion: u64,
+}
+
+impl UsageSum {
+    /// Adds the counts of a choice.
+    pub(super) fn add(&mut self, usage: &Usage, is_first_sample: bool) {
+        if is_first_sample {
+            self.prompt += u64::from(usage.prompt_tokens);
+            self.cached += u64::from(usage.cached_tokens);
+        }
+        self.completion += u64::from(usage.completion_tokens);
+    }
+
+    pub(super) fn body(&self) -> UsageBody {
+        UsageBody {
+            prompt_tokens: self.prompt,
+            completion_tokens: self.completion,
+            total_tokens: self.prompt + self.completion,
+            prompt_tokens_details: PromptDetails { cached_tokens: self.cached },
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! One id a request: taken from the client if it is harmless, else made; sent back and logged.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use tracing::Instrument;
+
+use crate::app::App;
+
+/// The header, in requests and responses.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest id taken from a client, in bytes.
+const MAX_ID_BYTES: usize = 128;
+
+/// Gives the request its id and a span, and the response the header.
+pub(crate) async fn attach(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let id = given(request.headers()).unwrap_or_else(|| app.new_id("req-"));
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let span = tracing::debug_span!("request", %id, %method, path);
+    let began = Instant::now();
+    let mut response = next.run(request).instrument(span.clone()).await;
+    let status = response.status().as_u16();
+    let ms = began.elapsed().as_millis();
+    // A stream goes on after this; its end is the engine's to count.
+    span.in_scope(|| tracing::debug!(status, ms, "response begun"));
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// The client's id, if it cannot disturb a log or a header.
+fn given(headers: &HeaderMap) -> Option<String> {
+    let id = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let is_sane = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let is_whole = !id.is_empty() && id.len() <= MAX_ID_BYTES;
+    (is_whole && id.bytes().all(is_sane)).then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_harmless_ids_are_taken_from_a_client() {
+        let long = "x".repeat(129);
+        let cases =
+            [("abc-1.2:3_4", true), ("", false), ("a b", false), ("a\"b", false), (&long, false)];
+        for (id, taken) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(REQUEST_ID, HeaderValue::from_str(id).unwrap());
+            assert_eq!(given(&headers).is_some(), taken, "{id:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `POST /v1/chat/completions`: messages in, an assistant's answer out.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::protocol::parse_chat;
+use crate::reply::chat::{CHUNK, ChatChunks, WHOLE, whole};
+use crate::reply::{Head, describe};
+use crate::samples::Samples;
+use crate::{body, sse};
+
+/// The field that holds the prompt.
+const INPUT: &str = "messages";
+
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let body = body::read(request, &app.options.limits).await?;
+    let prepare = move |app: &App| {
+        let request = parse_chat(&body)?;
+        app.check_model(request.model.as_deref())?;
+        let now = (app.options.clock)();
+        let prepared = app.llm.prepare(&request.generate, app.draw(), now);
+        Ok((request, prepared.map_err(|error| ApiError::from_llm(error, INPUT))?))
+    };
+    let (request, prepared) = app.prepare(prepare).await?;
+    let prepared = [prepared];
+    let samples = Samples::start(&app.llm, &prepared);
+    let samples = samples.map_err(|error| ApiError::from_llm(error, INPUT))?;
+    let delivery = request.delivery;
+    let head = Head {
+        id: app.new_id("chatcmpl-"),
+        object: if delivery.stream { CHUNK } else { WHOLE },
+        created: app.now(),
+        model: app.options.model_id.clone(),
+        system_fingerprint: app.llm.info().fingerprint.clone(),
+    };
+    let mut response = if delivery.stream {
+        let has_logprobs = prepared[0].logprobs.is_some();
+        let chunks = ChatChunks::new(head, samples.len(), has_logprobs, delivery.include_usage);
+        sse::response(samples, chunks, app.options.limits.keep_alive)
+    } else {
+        whole(&head, samples, &prepared[0]).await?
+    };
+    describe(&mut response, &prepared, &request.ignored);
+    Ok(response)
+}

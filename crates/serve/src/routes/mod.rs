@@ -1,0 +1,9 @@
+//! One file per endpoint.
+
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod health;
+pub(crate) mod missing;
+pub(crate) mod models;
+pub(crate) mod tokenize;
+pub(crate) mod version;

@@ -1,0 +1,92 @@
+//! The samples of one HTTP request: started together, their events merged, closed when dropped.
+
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::mpsc;
+use ucuz_llm::{Closed, Event, EventSink, Generation, Llm, LlmResult, Output, Prepared};
+
+/// Events of a sample beside its tokens: prompt scores, the end, and two to spare.
+const EXTRA_EVENTS: usize = 4;
+
+/// Answers under way, numbered as the choices of the response.
+pub(crate) struct Samples {
+    receiver: mpsc::Receiver<(usize, Event)>,
+    /// `None` once ended.
+    generations: Vec<Option<Generation>>,
+}
+
+impl Samples {
+    /// Starts `n` samples of each prompt; choice `p * n + i` is sample `i` of prompt `p`.
+    ///
+    /// # Errors
+    /// That of the first sample that the engine refuses; those already started are closed.
+    pub(crate) fn start(llm: &Llm, prompts: &[Prepared]) -> LlmResult<Self> {
+        let (sender, receiver) = mpsc::channel(capacity(prompts));
+        let mut samples = Self { receiver, generations: Vec::new() };
+        for prepared in prompts {
+            for sample in 0..prepared.n {
+                let choice = samples.generations.len();
+                let sink = Box::new(ChannelSink { choice, sender: sender.clone() });
+                samples.generations.push(Some(llm.start(prepared, sample, sink)?));
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Choices of the response.
+    pub(crate) fn len(&self) -> usize {
+        self.generations.len()
+    }
+
+    /// The next output of any choice; `None` once all have ended.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Output)>> {
+        let Some(open) = self.generations.iter().position(Option::is_some) else {
+            return Poll::Ready(None);
+        };
+        let Some((choice, event)) = ready!(self.receiver.poll_recv(cx)) else {
+            let why = "the engine stopped before the end of this request".to_owned();
+            self.generations[open] = None;
+            return Poll::Ready(Some((open, Output::Failed(why))));
+        };
+        let Some(generation) = &mut self.generations[choice] else {
+            return Poll::Ready(Some((choice, Output::Nothing)));
+        };
+        let output = generation.push(event);
+        if matches!(output, Output::Finished(..) | Output::Failed(_)) {
+            self.generations[choice] = None;
+        }
+        Poll::Ready(Some((choice, output)))
+    }
+
+    /// Waits for [`Samples::poll_next`].
+    pub(crate) async fn next(&mut self) -> Option<(usize, Output)> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
+
+/// Every event that admission grants fits, so the engine never waits. The channel allocates only
+/// what is in it.
+fn capacity(prompts: &[Prepared]) -> usize {
+    let events = prompts.iter().map(|prepared| {
+        (prepared.max_tokens as usize)
+            .saturating_add(EXTRA_EVENTS)
+            .saturating_mul(prepared.n as usize)
+    });
+    events.fold(1, usize::saturating_add).min(tokio::sync::Semaphore::MAX_PERMITS)
+}
+
+/// The engine's side of the channel.
+struct ChannelSink {
+    choice: usize,
+    sender: mpsc::Sender<(usize, Event)>,
+}
+
+impl EventSink for ChannelSink {
+    fn send(&mut self, event: Event) -> Result<(), Closed> {
+        self.sender.try_send((self.choice, event)).map_err(|_| Closed)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}

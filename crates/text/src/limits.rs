@@ -1,0 +1,36 @@
+//! Every limit on what comes from outside; past one, the answer is [`crate::TextError::TooLarge`].
+
+/// Tokens in a vocabulary. The largest in use has 262,144.
+pub const MAX_TOKENS: usize = 1_048_576;
+/// Bytes of one token's text.
+pub const MAX_TOKEN_BYTES: usize = 4096;
+/// Bytes of all token texts together.
+pub const MAX_VOCAB_BYTES: usize = 256 << 20;
+/// Merges of a byte-pair vocabulary.
+pub const MAX_MERGES: usize = 2_097_152;
+/// Bytes of a `tokenizer.json`. The largest in use has about 33 MiB.
+pub const MAX_TOKENIZER_JSON_BYTES: usize = 128 << 20;
+/// Bytes of a `tokenizer_config.json`.
+pub const MAX_CONFIG_JSON_BYTES: usize = 8 << 20;
+/// Bytes of a pre-tokenizer pattern.
+pub const MAX_PATTERN_BYTES: usize = 8192;
+/// Splits in a pre-tokenizer.
+pub const MAX_STAGES: usize = 16;
+/// Bytes of a text to encode in one call. The work space is about 44 bytes per byte of text.
+pub const MAX_TEXT_BYTES: usize = 8 << 20;
+/// Bytes of a chat template.
+pub const MAX_TEMPLATE_BYTES: usize = 256 << 10;
+/// Different special tokens named in one chat template.
+pub const MAX_TEMPLATE_SPECIALS: usize = 4096;
+/// Work one rendering may do: instructions, plus one per 64 bytes created (so at most 64 MB).
+pub const TEMPLATE_FUEL: u64 = 1_000_000;
+/// Nested macros, loops and calls of a rendering; the engine's own safe maximum is 500.
+pub const TEMPLATE_RECURSION: usize = 200;
+/// Nested lists and objects in a message, tool or template argument.
+pub const MAX_VALUE_DEPTH: usize = 64;
+/// Messages in one conversation.
+pub const MAX_MESSAGES: usize = 65_536;
+/// Stop strings of one request.
+pub const MAX_STOPS: usize = 64;
+/// Bytes of one stop string.
+pub const MAX_STOP_BYTES: usize = 4096;

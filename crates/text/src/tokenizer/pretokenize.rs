@@ -1,0 +1,348 @@
+//! Pre-tokenizers: cut text into pieces that tokens never cross.
+//!
+//! A pre-tokenizer is a list of splits; each split cuts every piece of the one before. A split is
+//! a pattern whose matches, and the text between them, become pieces. Registry: [`SPLITS`].
+//! The `regex` crate has no look-ahead, so the common last alternatives `\s+(?!\S)|\s+` are taken
+//! off the pattern and done by hand (see [`Stage::gap`]); in return matching is linear.
+
+use regex::{Regex, RegexBuilder};
+
+use crate::Result;
+use crate::error::{TextError, check_limit};
+use crate::limits::{MAX_PATTERN_BYTES, MAX_STAGES};
+
+/// A named pre-tokenizer and what its name implies.
+#[derive(Debug)]
+pub(super) struct NamedSplit {
+    /// Names in `tokenizer.ggml.pre`.
+    pub(super) names: &'static [&'static str],
+    /// Patterns, applied in order.
+    pub(super) patterns: &'static [&'static str],
+    /// A piece that is a token is that token, whatever the merges say.
+    pub(super) whole_pieces_first: bool,
+    /// The begin token is added unless the file says otherwise.
+    pub(super) add_bos: bool,
+    /// Text is brought to Unicode NFC first.
+    pub(super) nfc: bool,
+}
+
+pub(super) const GPT2: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const DEEPSEEK3: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
+const DEEPSEEK_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\x{2126}ℨ\x{212a}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+";
+const DEEPSEEK_CJK: &str = r"[一-龥\x{0800}-一가-\x{D7FF}]+";
+
+/// Every pre-tokenizer known by name.
+///
+/// Source: the models' own `tokenizer.json`; names as llama.cpp's `llama-vocab.cpp` reads them.
+pub(super) static SPLITS: [NamedSplit; 8] = [
+    NamedSplit {
+        names: &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+        ],
+        patterns: &[LLAMA3],
+        whole_pieces_first: true,
+        add_bos: true,
+        nfc: false,
+    },
+    NamedSplit {
+        names: &["qwen2", "deepseek-r1-qwen"],
+        patterns: &[QWEN2],
+        whole_pieces_first: false,
+        add_bos: false,
+        nfc: true,
+    },
+    NamedSplit {
+        names: &["smollm", "starcoder", "refact", "command-r", "codeshell"],
+        patterns: &[r"\p{N}", GPT2],
+        whole_pieces_first: false,
+        add_bos: false,
+        nfc: false,
+    },
+    NamedSplit {
+        names: &["gpt-2", "gpt2", "phi-2", "olmo", "mpt"],
+        patterns: &[GPT2],
+        whole_pieces_first: false,
+        add_bos: false,
+        nfc: false,
+    },
+    NamedSplit {
+        names: &["deepseek-llm"],
+        patterns: &[
+            r"[\r\n]",
+            DEEPSEEK_LETTERS,
+            r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+            r"\s+$",
+            DEEPSEEK_CJK,
+            r"\p{N}+",
+        ],
+        whole_pieces_first: false,
+        add_bos: false,
+        nfc: false,
+    },
+    NamedSplit {
+        names: &["deepseek-coder"],
+        patterns: &[
+            r"[\r\n]",
+            r"\s?\p{L}+",
+            r"\s?\p{P}+",
+            DEEPSEEK_CJK,
+            r"\p{N}",
+        ],
+        whole_pieces_first: false,
+        add_bos: false,
+        nfc: false,
+    },
+    NamedSplit {
+        names: &["deepseek-v3"],
+        patterns: &[r"\p{N}{1,3}", r"[一-龥\x{3040}-ゟ゠-ヿ]+", DEEPSEEK3],
+        whole_pieces_first: false,
+        add_bos: false,
+        nfc: false,
+    },
+    NamedSplit {
+        names: &["tekken"],
+        patterns: &[TEKKEN],
+        whole_pieces_first: true,
+        add_bos: true,
+        nfc: false,
+    },
+];
+
+/// The pre-tokenizer of that name.
+///
+/// # Errors
+/// `UnknownPreTokenizer`, listing the names known; also for "default", which stands for a guess.
+pub(super) fn named(name: Option<&str>) -> Result<&'static NamedSplit> {
+    let found = name.unwrap_or("(none)");
+    SPLITS
+        .iter()
+        .find(|split| split.names.contains(&found))
+        .ok_or_else(|| {
+            let known: Vec<&str> = SPLITS
+                .iter()
+                .flat_map(|split| split.names)
+                .copied()
+                .collect();
+            TextError::UnknownPreTokenizer {
+                found: found.to_owned(),
+                known: known.join(", "),
+            }
+        })
+}
+
+/// Cuts text into pieces.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PreTokenizer {
+    stages: Vec<Stage>,
+}
+
+impl PreTokenizer {
+    /// Compiles the patterns, to be applied in order.
+    ///
+    /// # Errors
+    /// A pattern with look-around other than the usual ending, possessive repeats, or a bad one.
+    pub(super) fn new<S: AsRef<str>>(patterns: &[S]) -> Result<PreTokenizer> {
+        check_limit("pre-tokenizer, splits,", patterns.len(), MAX_STAGES)?;
+        let stages = patterns.iter().map(|pattern| Stage::new(pattern.as_ref()));
+        Ok(PreTokenizer {
+            stages: stages.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Calls `each` for every piece of `text`, in order; together they are the text.
+    pub(super) fn split(&self, text: &str, each: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        run(&self.stages, text, each)
+    }
+}
+
+fn run(stages: &[Stage], text: &str, each: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    let Some((stage, rest)) = stages.split_first() else {
+        return if text.is_empty() { Ok(()) } else { each(text) };
+    };
+    let mut done = 0;
+    for hit in stage.regex.find_iter(text) {
+        if hit.is_empty() {
+            continue;
+        }
+        stage.gap(text, done..hit.start(), &mut |piece| run(rest, piece, each))?;
+        run(rest, hit.as_str(), each)?;
+        done = hit.end();
+    }
+    stage.gap(text, done..text.len(), &mut |piece| run(rest, piece, each))
+}
+
+#[derive(Debug, Clone)]
+struct Stage {
+    regex: Regex,
+    /// The pattern ended in `\s+(?!\S)|\s+`.
+    spaces_by_hand: bool,
+}
+
+impl Stage {
+    fn new(pattern: &str) -> Result<Stage> {
+        check_limit(
+            "pre-tokenizer pattern, bytes,",
+            pattern.len(),
+            MAX_PATTERN_BYTES,
+        )?;
+        let refuse = || TextError::UnsupportedPart {
+            part: "pattern",
+            found: pattern.to_owned(),
+            known: r"patterns without look-around but for a last \s+(?!\S)|\s+, and without possessive repeats",
+        };
+        let cut = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)"]
+            .iter()
+            .find_map(|end| pattern.strip_suffix(end));
+        let body = cut.unwrap_or(pattern);
+        if has_possessive(body) {
+            return Err(refuse());
+        }
+        let regex = RegexBuilder::new(body).build().map_err(|_| refuse())?;
+        Ok(Stage {
+            regex,
+            spaces_by_hand: cut.is_some(),
+        })
+    }
+
+    /// Text between matches. With the usual ending, a run of white space before something else
+    /// leaves its last character to stand alone: `\s+(?!\S)` gives one back, `\s+` takes it.
+    fn gap(
+        &self,
+        text: &str,
+        range: std::ops::Range<usize>,
+        each: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        let gap = &text[range.clone()];
+        if gap.is_empty() {
+            return Ok(());
+        }
+        let before_word = text[range.end..]
+            .chars()
+            .next()
+            .is_some_and(|c| !c.is_whitespace());
+        let last = gap.chars().next_back().filter(|c| c.is_whitespace());
+        let (true, true, Some(last)) = (self.spaces_by_hand, before_word, last) else {
+            return each(gap);
+        };
+        let cut = gap.len() - last.len_utf8();
+        if cut > 0 {
+            each(&gap[..cut])?;
+        }
+        each(&gap[cut..])
+    }
+}
+
+/// `a++`, `a?+`, `a*+` mean something else to the `regex` crate, which would guess silently.
+fn has_possessive(pattern: &str) -> bool {
+    let mut class_depth = 0usize;
+    let mut after_repeat = false;
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let was_repeat = std::mem::take(&mut after_repeat);
+        match letter {
+            // An escape is one unit, `\p{...}` and `\x{...}` with their braces.
+            '\\' => {
+                let named = matches!(letters.next(), Some('p' | 'P' | 'x' | 'u'));
+                if named && letters.as_str().starts_with('{') {
+                    letters.find(|&letter| letter == '}');
+                }
+            }
+            '[' => class_depth += 1,
+            ']' => class_depth = class_depth.saturating_sub(1),
+            '+' if class_depth == 0 && was_repeat => return true,
+            '+' | '*' | '?' | '}' if class_depth == 0 => after_repeat = true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, text: &str, expected: &[&str]) {
+        let split = PreTokenizer::new(named(Some(name)).unwrap().patterns).unwrap();
+        let mut pieces = Vec::new();
+        split
+            .split(text, &mut |piece| {
+                pieces.push(piece.to_owned());
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(pieces, expected, "{name}: {text:?}");
+    }
+
+    #[test]
+    fn every_named_pattern_compiles_and_loses_no_text() {
+        let text =
+            "Hi  there, I'LL be\t\n\n 12345 ok?!  \r\n漢字かな हिन्दी e\u{301} 🙂\u{200d}  end  ";
+        for split in &SPLITS {
+            let compiled = PreTokenizer::new(split.patterns).unwrap();
+            let mut whole = String::new();
+            compiled
+                .split(text, &mut |piece| {
+                    whole.push_str(piece);
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(whole, text, "{:?}", split.names);
+        }
+    }
+
+    #[test]
+    fn pieces_are_as_the_patterns_say() {
+        check("gpt-2", "a  b", &["a", " ", " b"]);
+        check("gpt-2", "a   1x  ", &["a", "  ", " 1", "x", "  "]);
+        check(
+            "gpt-2",
+            "it's 'S\n\n\nx",
+            &["it", "'s", " '", "S", "\n\n", "\n", "x"],
+        );
+        check(
+            "llama-bpe",
+            "it'S 12345  7\n\n x",
+            &["it", "'S", " ", "123", "45", " ", " ", "7", "\n\n", " x"],
+        );
+        check("qwen2", "a   1", &["a", "  ", " ", "1"]);
+        check("qwen2", "(foo) bar\n", &["(foo", ")", " bar", "\n"]);
+        check("smollm", "a  12", &["a", "  ", "1", "2"]);
+        check(
+            "deepseek-llm",
+            "ab  cd 123\n。",
+            &["ab", " ", " cd", " ", "123", "\n", "。"],
+        );
+        check(
+            "deepseek-v3",
+            "x1234漢字 .foo",
+            &["x", "123", "4", "漢字", " ", ".foo"],
+        );
+    }
+
+    #[test]
+    fn unknown_names_and_patterns_are_refused_by_name() {
+        for name in [None, Some("default"), Some("rwkv")] {
+            let error = named(name).unwrap_err().to_string();
+            assert!(
+                error.contains(name.unwrap_or("(none)")) && error.contains("qwen2"),
+                "{error}"
+            );
+        }
+        for pattern in [r"a(?=b)", r"\p{L}++", "(", r"(?<!x)a", r"(a)\1"] {
+            let error = PreTokenizer::new(&[pattern]).unwrap_err().to_string();
+            assert!(error.contains(pattern), "{error}");
+        }
+        assert!(PreTokenizer::new(&[r"[*+?]+|\++"]).is_ok());
+    }
+}

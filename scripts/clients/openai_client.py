@@ -1,0 +1,109 @@
+"""The official `openai` package against a running server: chat, stream, completions, lists of prompts, errors, 16 streams at once.
+
+    python openai_client.py BASE_URL          e.g. http://127.0.0.1:8000/v1
+
+Prints one line per check, then `N passed, 0 failed`; exits 1 at the first failure.
+"""
+import asyncio
+import sys
+
+import openai
+
+base = sys.argv[1]
+client = openai.OpenAI(base_url=base, api_key="none", max_retries=0)
+passed = 0
+
+
+def check(name, holds, detail=""):
+    global passed
+    if not holds:
+        sys.exit(f"FAILED {name}: {detail}")
+    passed += 1
+    print(f"ok {name}")
+
+
+def messages(text):
+    return [{"role": "user", "content": text}]
+
+
+model = client.models.list().data[0].id
+check("models.list names the model", bool(model), model)
+check("models.retrieve", client.models.retrieve(model).id == model)
+
+whole = client.chat.completions.create(model=model, messages=messages("What is the capital of France?"), temperature=0, max_tokens=40)
+text = whole.choices[0].message.content
+check("chat answers Paris", "Paris" in text, text)
+check("chat finish_reason", whole.choices[0].finish_reason in ("stop", "length"))
+check("chat usage adds up", whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens)
+check("chat has a fingerprint", bool(whole.system_fingerprint))
+
+chunks = list(client.chat.completions.create(model=model, messages=messages("What is the capital of France?"), temperature=0,
+                                             max_tokens=40, stream=True, stream_options={"include_usage": True}))
+streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+check("stream equals whole", streamed == text, streamed)
+check("stream starts with the role", chunks[0].choices[0].delta.role == "assistant")
+check("stream ends with usage", chunks[-1].usage is not None and not chunks[-1].choices)
+check("stream usage equals whole usage", chunks[-1].usage.completion_tokens == whole.usage.completion_tokens)
+
+one = client.completions.create(model=model, prompt="The first three prime numbers are", temperature=0, max_tokens=12)
+check("completion has text", len(one.choices[0].text) > 0)
+prompts = ["The first three prime numbers are", "Once upon a time", "def add(a, b):"]
+many = client.completions.create(model=model, prompt=prompts, temperature=0, max_tokens=12)
+check("list of prompts gives one choice each, in order", [c.index for c in many.choices] == [0, 1, 2])
+check("a prompt in a list equals it alone", many.choices[0].text == one.choices[0].text)
+twice = client.completions.create(model=model, prompt=prompts[1], n=2, temperature=0.8, seed=7, max_tokens=12)
+again = client.completions.create(model=model, prompt=prompts[1], n=2, temperature=0.8, seed=7, max_tokens=12)
+check("n=2 gives two", len(twice.choices) == 2)
+check("a seed repeats", [c.text for c in twice.choices] == [c.text for c in again.choices])
+check("samples differ", twice.choices[0].text != twice.choices[1].text)
+ids = client.completions.create(model=model, prompt=[1, 2, 3], temperature=0, max_tokens=4)
+check("token ids as prompt", ids.usage.prompt_tokens == 3)
+scored = client.completions.create(model=model, prompt="Hello", temperature=0, max_tokens=3, logprobs=2)
+check("completion logprobs", len(scored.choices[0].logprobs.token_logprobs) == 3)
+chat_scored = client.chat.completions.create(model=model, messages=messages("Hi"), temperature=0, max_tokens=3, logprobs=True, top_logprobs=3)
+entry = chat_scored.choices[0].logprobs.content[0]
+check("chat top_logprobs hold the chosen token first", entry.top_logprobs[0].token == entry.token and len(entry.top_logprobs) == 3)
+stopped = client.completions.create(model=model, prompt="Count: 1, 2, 3,", temperature=0, max_tokens=40, stop=["6"])
+check("a stop string is not in the text", "6" not in stopped.choices[0].text and stopped.choices[0].finish_reason == "stop", stopped.choices[0].text)
+
+
+def fails(name, kind, status, call):
+    try:
+        call()
+    except kind as error:
+        check(name, error.status_code == status and error.body.get("message"), str(error))
+    else:
+        check(name, False, "no error")
+
+
+bad, chat = openai.BadRequestError, client.chat.completions.create
+fails("another model is 404", openai.NotFoundError, 404, lambda: chat(model="gpt-5", messages=messages("x")))
+fails("temperature 9 is 400", bad, 400, lambda: chat(model=model, messages=messages("x"), temperature=9))
+fails("no messages is 400", bad, 400, lambda: chat(model=model, messages=[]))
+fails("an unknown field is 400", bad, 400, lambda: chat(model=model, messages=messages("x"), extra_body={"temprature": 1}))
+fails("tools are refused, not ignored", bad, 400,
+      lambda: chat(model=model, messages=messages("x"), tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]))
+fails("a prompt over the context is 400", bad, 400, lambda: client.completions.create(model=model, prompt=[5] * 40000, max_tokens=5))
+
+raw = client.chat.completions.with_raw_response.create(model=model, messages=messages("Hi"), max_tokens=2, user="somebody")
+check("an ignored field is named", "user" in raw.headers.get("x-ucuz-ignored", ""), str(raw.headers))
+
+
+async def stream(client, i, tokens=24):
+    parts = []
+    async for chunk in await client.chat.completions.create(model=model, messages=messages(f"Tell me fact number {i} about the sea."),
+                                                            temperature=0.7, seed=i, max_tokens=tokens, stream=True):
+        parts.append(chunk.choices[0].delta.content or "" if chunk.choices else "")
+    return "".join(parts)
+
+
+async def concurrent():
+    many = openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0)
+    alone = [await stream(many, i) for i in range(16)]
+    together = await asyncio.gather(*(stream(many, i) for i in range(16)))
+    for i in range(16):
+        check(f"stream {i} of 16 at once equals its solo run", together[i] == alone[i], f"{alone[i]!r} / {together[i]!r}")
+
+
+asyncio.run(concurrent())
+print(f"{passed} passed, 0 failed")
