@@ -38,7 +38,9 @@ fn batch(rows: usize, sequences: usize) -> Batch {
     let each = rows / sequences;
     Batch {
         tokens: vec![0; rows],
-        positions: (0..rows).map(|row| (CONTEXT - each + row % each) as u32).collect(),
+        positions: (0..rows)
+            .map(|row| (CONTEXT - each + row % each) as u32)
+            .collect(),
         seq_starts: (0..=sequences).map(|s| (s * each) as u32).collect(),
         kv_lens: vec![CONTEXT as u32; sequences],
         slots: (0..sequences).map(|s| SeqSlot(s as u32)).collect(),
@@ -51,18 +53,26 @@ fn batch(rows: usize, sequences: usize) -> Batch {
 }
 
 fn noise(rows: usize, cols: usize) -> Result<Tensor, ucuz_tensor::TensorError> {
-    let values: Vec<f32> = (0..rows * cols).map(|i| (i as f32 * 0.7071).sin()).collect();
+    let values: Vec<f32> = (0..rows * cols)
+        .map(|i| (i as f32 * 0.7071).sin())
+        .collect();
     Tensor::from_values(&values, cols, "noise")
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let threads = arguments.next().map_or(Ok(2), |text| text.parse())?;
-    let tier: Tier = arguments.next().map_or(Ok(Tier::Avx512), |text| text.parse())?;
+    let tier: Tier = arguments
+        .next()
+        .map_or(Ok(Tier::Avx512), |text| text.parse())?;
     let kernels = Kernels::for_tier(tier).ok_or("this processor lacks the tier")?;
     let pool = ThreadPool::new(threads, false, true);
     pool.begin_step();
-    let heads = HeadShape { heads: 9, kv_heads: 3, head_dim: 64 };
+    let heads = HeadShape {
+        heads: 9,
+        kv_heads: 3,
+        head_dim: 64,
+    };
     let group = PagedGroup {
         layers: LAYERS,
         kv_heads: 3,
@@ -71,8 +81,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         dtype: KvDtype::Bf16,
         window: None,
     };
-    let layers = (0..LAYERS).map(|index| LayerCache { group: 0, index }).collect();
-    let spec = CacheSpec { groups: vec![group], layers };
+    let layers = (0..LAYERS)
+        .map(|index| LayerCache { group: 0, index })
+        .collect();
+    let spec = CacheSpec {
+        groups: vec![group],
+        layers,
+    };
     let mut cache = KvPool::zeroed(&spec, &[8 * CONTEXT / BLOCK_TOKENS])?;
     let limits = Limits {
         step_rows: CONTEXT,
@@ -83,10 +98,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         vocab: 1,
     };
     let mut scratch = AttentionScratch::new(&limits, threads)?;
-    println!("{tier}, {threads} threads, {LAYERS} layers, 9 heads, 3 kv heads, dim 64, context {CONTEXT}");
-    for (what, rows, sequences) in
-        [("prefill", 1024, 1), ("chunk 256", 256, 1), ("decode", 1, 1), ("decode of 8", 8, 8)]
-    {
+    println!(
+        "{tier}, {threads} threads, {LAYERS} layers, 9 heads, 3 kv heads, dim 64, context {CONTEXT}"
+    );
+    for (what, rows, sequences) in [
+        ("prefill", 1024, 1),
+        ("chunk 256", 256, 1),
+        ("decode", 1, 1),
+        ("decode of 8", 8, 8),
+    ] {
         let batch = batch(rows, sequences);
         let qkv = noise(rows, heads.qkv_cols())?;
         let mut dst = Tensor::zeroed(rows, 576, "output")?;
@@ -104,10 +124,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     pool: &cache,
                     layer: *layer,
                     heads,
-                    options: AttentionOptions { scale: 0.125, window: None },
+                    options: AttentionOptions {
+                        scale: 0.125,
+                        window: None,
+                    },
                     inputs: &inputs,
                 };
-                attention(&pool, kernels, &mut scratch, dst.view_mut(), qkv.view(), &call);
+                attention(
+                    &pool,
+                    kernels,
+                    &mut scratch,
+                    dst.view_mut(),
+                    qkv.view(),
+                    &call,
+                );
             }
         });
         let silu = median_ms(|| {
@@ -119,7 +149,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let source = noise(rows, 1536)?;
         let norm = median_ms(|| {
             for _ in 0..LAYERS {
-                rms_norm(&pool, kernels, gated.view_mut(), source.view(), &weight, 1e-5);
+                rms_norm(
+                    &pool,
+                    kernels,
+                    gated.view_mut(),
+                    source.view(),
+                    &weight,
+                    1e-5,
+                );
             }
         });
         println!(

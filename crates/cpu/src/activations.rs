@@ -42,6 +42,45 @@ const ABSMAX_MIN: f32 = f32::from_bits((127 - 100) << 23);
 /// `1.5 · 2^23`: adding it rounds a number of magnitude below 2^22 to an integer, half to even, in the low bits.
 const ROUNDING: f32 = 12_582_912.0;
 
+/// Scale of 32 columns of one row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RowScale {
+    /// `absmax / 127`; 0 when all is (nearly) zero, NaN when a value is not finite.
+    pub scale: f32,
+    /// `127 / absmax`; 0 in the two other cases.
+    pub inverse: f32,
+}
+
+impl RowScale {
+    /// From the largest magnitude, given by its bits: they are ordered as the magnitudes are, infinity and NaN on top.
+    #[inline(always)]
+    pub fn of_peak(bits: u32) -> Self {
+        let absmax = f32::from_bits(bits);
+        if bits >= f32::INFINITY.to_bits() {
+            Self {
+                scale: f32::NAN,
+                inverse: 0.0,
+            }
+        } else if absmax < ABSMAX_MIN {
+            Self {
+                scale: 0.0,
+                inverse: 0.0,
+            }
+        } else {
+            Self {
+                scale: absmax / 127.0,
+                inverse: 127.0 / absmax,
+            }
+        }
+    }
+
+    /// Whether all codes are zero.
+    #[inline(always)]
+    pub fn is_zero(&self) -> bool {
+        self.inverse == 0.0
+    }
+}
+
 impl I8Group {
     /// Quantises `x`, 32 columns of one row, into row `row`.
     #[inline(always)]
@@ -50,30 +89,42 @@ impl I8Group {
         for value in x {
             peak = (value.to_bits() & 0x7fff_ffff).max(peak);
         }
-        let absmax = f32::from_bits(peak);
-        let is_finite = peak < 0x7f80_0000;
-        let is_zero = !(is_finite && absmax >= ABSMAX_MIN);
-        let inverse = if is_zero { 0.0 } else { 127.0 / absmax };
+        let scale = RowScale::of_peak(peak);
+        self.scales[row] = scale.scale;
+        if scale.is_zero() {
+            return self.clear_codes(row);
+        }
         let mut codes = [0i32; GROUP];
         for (code, value) in codes.iter_mut().zip(x) {
-            let rounded = (value * inverse + ROUNDING).to_bits() as i32 - ROUNDING.to_bits() as i32;
-            *code = if is_zero { 0 } else { rounded.clamp(-127, 127) };
+            let rounded = (value * scale.inverse + ROUNDING).to_bits() as i32;
+            *code = (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127);
         }
-        for (stored, code) in self.codes[row].iter_mut().zip(codes) {
-            *stored = code as i8;
-        }
-        self.scales[row] = match (is_finite, is_zero) {
-            (false, _) => f32::NAN,
-            (true, true) => 0.0,
-            (true, false) => absmax / 127.0,
-        };
-        let low: i32 = codes[..16].iter().sum();
-        let high: i32 = codes[16..].iter().sum();
+        self.codes[row] = codes.map(|code| code as i8);
+        self.set_sums(row, [codes[..16].iter().sum(), codes[16..].iter().sum()]);
+    }
+
+    /// Stores what follows from the sums of both halves of a row's codes.
+    #[inline(always)]
+    pub fn set_sums(&mut self, row: usize, [low, high]: [i32; 2]) {
         for (which, sum) in [low, high, low + high].into_iter().enumerate() {
             self.sums[which][row] = sum as f32;
             self.minus_8_sums[which][row] = -8 * sum;
             self.minus_128_sums[which][row] = -128 * sum;
         }
+    }
+
+    /// Makes a row's codes zero and leaves its scale.
+    #[inline(always)]
+    pub fn clear_codes(&mut self, row: usize) {
+        self.codes[row] = [0; GROUP];
+        self.set_sums(row, [0; 2]);
+    }
+
+    /// Makes a row zero.
+    #[inline(always)]
+    pub fn clear_row(&mut self, row: usize) {
+        self.scales[row] = 0.0;
+        self.clear_codes(row);
     }
 }
 
@@ -89,7 +140,7 @@ pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize) {
             }
         }
         for row in rows..rows.next_power_of_two() {
-            group.set_row(row, &[0.0; GROUP]);
+            group.clear_row(row);
         }
     }
 }
@@ -98,14 +149,34 @@ pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize) {
 #[inline(always)]
 pub fn pack_block(block: &mut [f32], x: &[f32], cols: usize, rounding: Rounding) {
     let rows = x.len() / cols;
-    let stride = rows.next_power_of_two();
-    block.fill(0.0);
-    for (row, values) in x.chunks_exact(cols).enumerate() {
-        for (place, value) in block[row..].iter_mut().step_by(stride).zip(values) {
-            *place = match rounding {
-                Rounding::Bf16 => bf16_round(*value),
-                Rounding::None => *value,
-            };
+    match rows {
+        1 => block[..cols].copy_from_slice(x),
+        2 => interleave::<2>(block, x, cols),
+        3..=4 => interleave::<4>(block, x, cols),
+        _ => interleave::<8>(block, x, cols),
+    }
+    block[cols * rows.next_power_of_two()..].fill(0.0);
+    if rounding == Rounding::Bf16 {
+        for value in block {
+            *value = bf16_round(*value);
+        }
+    }
+}
+
+/// `[rows, cols]` to `[cols][R]`; rows past the end are zero.
+#[inline(always)]
+fn interleave<const R: usize>(block: &mut [f32], x: &[f32], cols: usize) {
+    let rows: [&[f32]; R] =
+        std::array::from_fn(|row| x.get(row * cols..(row + 1) * cols).unwrap_or(&[]));
+    for (k, place) in block
+        .as_chunks_mut::<R>()
+        .0
+        .iter_mut()
+        .enumerate()
+        .take(cols)
+    {
+        for (place, row) in place.iter_mut().zip(rows) {
+            *place = row.get(k).copied().unwrap_or(0.0);
         }
     }
 }
@@ -141,7 +212,10 @@ mod tests {
         let group = quantise(&x);
         assert_eq!(group.codes[0][..5], [127, 0, 2, -2, -127]);
         assert_eq!(group.scales[0], 1.0);
-        assert_eq!([group.sums[0][0], group.sums[1][0], group.sums[2][0]], [0.0, 3.0, 3.0]);
+        assert_eq!(
+            [group.sums[0][0], group.sums[1][0], group.sums[2][0]],
+            [0.0, 3.0, 3.0]
+        );
         assert_eq!(group.minus_8_sums[1][0], -24);
         assert_eq!(group.minus_128_sums[2][0], -384);
     }
@@ -158,7 +232,11 @@ mod tests {
         ];
         for (scale, expected, first) in cases {
             let group = quantise(&ramp(scale));
-            assert_eq!((group.scales[0], group.codes[0][0]), (expected, first), "{scale}");
+            assert_eq!(
+                (group.scales[0], group.codes[0][0]),
+                (expected, first),
+                "{scale}"
+            );
         }
     }
 

@@ -34,7 +34,12 @@ pub struct CpuOptions {
 impl CpuOptions {
     /// What tests want: a given tier and number of threads, unpinned, without spinning.
     pub const fn quiet(tier: Tier, threads: usize) -> Self {
-        Self { tier: Some(tier), threads: Some(threads), pin: false, spin: false }
+        Self {
+            tier: Some(tier),
+            threads: Some(threads),
+            pin: false,
+            spin: false,
+        }
     }
 }
 
@@ -90,7 +95,13 @@ impl CpuBackend {
 }
 
 /// Operations that have one kernel a tier, whatever the format.
-const OPERATIONS: [&str; 5] = ["rms_norm", "qk_norm_rope", "attention bf16", "silu_mul", "gelu_mul"];
+const OPERATIONS: [&str; 5] = [
+    "rms_norm",
+    "qk_norm_rope",
+    "attention bf16",
+    "silu_mul",
+    "gelu_mul",
+];
 
 /// Which instructions serve products with this format.
 fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
@@ -113,24 +124,39 @@ impl Backend for CpuBackend {
             kernel: kernel.to_owned(),
             why: why.clone(),
         };
-        let linear = FORMATS
+        let linear = FORMATS.iter().map(|format| {
+            choice(
+                format!("linear {}", format.name),
+                linear_kernel(tier, format),
+            )
+        });
+        let others = OPERATIONS
             .iter()
-            .map(|format| choice(format!("linear {}", format.name), linear_kernel(tier, format)));
-        let others = OPERATIONS.iter().map(|name| choice((*name).to_owned(), tier.name()));
+            .map(|name| choice((*name).to_owned(), tier.name()));
         BackendInfo {
             name: NAME,
             device: format!("{tier} on {}", detect::cpu_model()),
             threads: self.threads(),
-            exactness: Exactness { rows: true, chunks: true, resume: true, tiers: true },
+            exactness: Exactness {
+                rows: true,
+                chunks: true,
+                resume: true,
+                tiers: true,
+            },
             kernels: linear.chain(others).collect(),
         }
     }
 
     fn layout_bytes(&self, layout: &PanelLayout) -> TensorResult<usize> {
-        layout.checked_bytes().ok_or_else(|| TensorError::OutOfMemory {
-            what: format!("{} x {} {} weights", layout.rows, layout.cols, layout.format),
-            bytes: usize::MAX,
-        })
+        layout
+            .checked_bytes()
+            .ok_or_else(|| TensorError::OutOfMemory {
+                what: format!(
+                    "{} x {} {} weights",
+                    layout.rows, layout.cols, layout.format
+                ),
+                bytes: usize::MAX,
+            })
     }
 
     fn repack(
@@ -153,6 +179,10 @@ impl Backend for CpuBackend {
     }
 
     fn queue(&self, limits: &Limits) -> TensorResult<Box<dyn Queue>> {
-        Ok(Box::new(CpuQueue::new(Arc::clone(&self.pool), self.kernels, limits)?))
+        Ok(Box::new(CpuQueue::new(
+            Arc::clone(&self.pool),
+            self.kernels,
+            limits,
+        )?))
     }
 }

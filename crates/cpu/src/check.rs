@@ -7,21 +7,29 @@ use ucuz_tensor::{Batch, TensorError, TensorResult};
 
 /// Two numbers that must be equal.
 pub(crate) fn size(what: &str, expected: usize, got: usize) -> TensorResult<()> {
-    if expected == got { Ok(()) } else { Err(TensorError::shape(what, expected, got)) }
+    if expected == got {
+        Ok(())
+    } else {
+        Err(TensorError::shape(what, expected, got))
+    }
 }
 
 /// A number that must not exceed a limit.
 pub(crate) fn at_most(what: &str, limit: usize, got: usize) -> TensorResult<()> {
-    if got <= limit { Ok(()) } else { Err(TensorError::shape(what, 0..=limit, got)) }
+    if got <= limit {
+        Ok(())
+    } else {
+        Err(TensorError::shape(what, 0..=limit, got))
+    }
 }
 
 /// Rows and columns that must be equal.
-pub(crate) fn shape(
-    what: &str,
-    expected: (usize, usize),
-    got: (usize, usize),
-) -> TensorResult<()> {
-    if expected == got { Ok(()) } else { Err(TensorError::shape(what, expected, got)) }
+pub(crate) fn shape(what: &str, expected: (usize, usize), got: (usize, usize)) -> TensorResult<()> {
+    if expected == got {
+        Ok(())
+    } else {
+        Err(TensorError::shape(what, expected, got))
+    }
 }
 
 /// `(rows, cols)` of a view.
@@ -54,9 +62,17 @@ pub(crate) fn batch(batch: &Batch, limits: &Limits) -> TensorResult<()> {
     size("positions of the step", rows, batch.positions.len())?;
     size("sequence starts", sequences + 1, batch.seq_starts.len())?;
     size("first sequence start", 0, batch.seq_starts[0] as usize)?;
-    size("last sequence start", rows, batch.seq_starts[sequences] as usize)?;
+    size(
+        "last sequence start",
+        rows,
+        batch.seq_starts[sequences] as usize,
+    )?;
     if !batch.seq_starts.is_sorted() {
-        return Err(TensorError::shape("sequence starts", "ascending", &batch.seq_starts));
+        return Err(TensorError::shape(
+            "sequence starts",
+            "ascending",
+            &batch.seq_starts,
+        ));
     }
     (0..sequences).try_for_each(|sequence| sequence_of(batch, sequence, limits))
 }
@@ -91,7 +107,11 @@ pub(crate) fn rows(which: &[u32], rows: usize) -> TensorResult<()> {
 pub(crate) fn qkv(got: (usize, usize), heads: &HeadShape, batch: &Batch) -> TensorResult<()> {
     if heads.kv_heads == 0 || !heads.heads.is_multiple_of(heads.kv_heads) {
         let rule = format!("a divisor of {}", heads.heads);
-        return Err(TensorError::shape("key and value heads", rule, heads.kv_heads));
+        return Err(TensorError::shape(
+            "key and value heads",
+            rule,
+            heads.kv_heads,
+        ));
     }
     shape("qkv", (batch.num_rows(), heads.qkv_cols()), got)
 }
@@ -107,10 +127,22 @@ pub(crate) fn rope(
     shape("rope sines", cos, of(&rope.sin.view()))?;
     at_most("rope columns", heads.head_dim / 2, cos.1)?;
     if let Some(norms) = norms {
-        size("weights of the query norm", heads.head_dim, norms.q.values().len())?;
-        size("weights of the key norm", heads.head_dim, norms.k.values().len())?;
+        size(
+            "weights of the query norm",
+            heads.head_dim,
+            norms.q.values().len(),
+        )?;
+        size(
+            "weights of the key norm",
+            heads.head_dim,
+            norms.k.values().len(),
+        )?;
     }
-    below("position of the rope table", cos.0, largest(&batch.positions))
+    below(
+        "position of the rope table",
+        cos.0,
+        largest(&batch.positions),
+    )
 }
 
 /// The pool holds heads of this shape, and every block that the step names.
@@ -127,8 +159,19 @@ pub(crate) fn pool(
     let expected = (heads.kv_heads, heads.head_dim, heads.head_dim);
     let got = (group.kv_heads, group.k_dim, group.v_dim);
     if expected != got {
-        return Err(TensorError::shape("(kv_heads, k_dim, v_dim) of the KV pool", expected, got));
+        return Err(TensorError::shape(
+            "(kv_heads, k_dim, v_dim) of the KV pool",
+            expected,
+            got,
+        ));
     }
-    let named = batch.groups[layer.group].blocks.iter().filter(|block| **block != NO_BLOCK);
-    below("KV block", pool.blocks[layer.group], named.max().map(|block| *block as usize))
+    let named = batch.groups[layer.group]
+        .blocks
+        .iter()
+        .filter(|block| **block != NO_BLOCK);
+    below(
+        "KV block",
+        pool.blocks[layer.group],
+        named.max().map(|block| *block as usize),
+    )
 }

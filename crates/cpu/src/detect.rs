@@ -66,8 +66,14 @@ pub struct CpuFeatures {
 /// What the AVX2 tier needs.
 const AVX2_NEEDS: [&str; 3] = ["avx2", "fma", "f16c"];
 /// What the AVX-512 tier needs beside [`AVX2_NEEDS`].
-const AVX512_NEEDS: [&str; 6] =
-    ["avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi", "avx512vnni"];
+const AVX512_NEEDS: [&str; 6] = [
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512dq",
+    "avx512vbmi",
+    "avx512vnni",
+];
 
 impl CpuFeatures {
     /// Asks the processor.
@@ -93,12 +99,17 @@ impl CpuFeatures {
 
     /// Whether a set is there; unknown names are not.
     pub fn has(&self, name: &str) -> bool {
-        self.present.iter().any(|(known, present)| *known == name && *present)
+        self.present
+            .iter()
+            .any(|(known, present)| *known == name && *present)
     }
 
     /// Names of the sets that are there.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.present.iter().filter(|(_, present)| *present).map(|(name, _)| *name)
+        self.present
+            .iter()
+            .filter(|(_, present)| *present)
+            .map(|(name, _)| *name)
     }
 
     /// Why a tier cannot run here; `None` when it can.
@@ -108,14 +119,22 @@ impl CpuFeatures {
             Tier::Avx2 => &[&AVX2_NEEDS],
             Tier::Avx512 => &[&AVX2_NEEDS, &AVX512_NEEDS],
         };
-        let missing: Vec<&str> =
-            needs.iter().copied().flatten().copied().filter(|name| !self.has(name)).collect();
+        let missing: Vec<&str> = needs
+            .iter()
+            .copied()
+            .flatten()
+            .copied()
+            .filter(|name| !self.has(name))
+            .collect();
         (!missing.is_empty()).then(|| format!("this processor lacks {}", missing.join(", ")))
     }
 
     /// The tiers that run here, slowest first.
     pub fn tiers(&self) -> Vec<Tier> {
-        Tier::ALL.into_iter().filter(|tier| self.missing(*tier).is_none()).collect()
+        Tier::ALL
+            .into_iter()
+            .filter(|tier| self.missing(*tier).is_none())
+            .collect()
     }
 
     /// The fastest tier that runs here.
@@ -129,7 +148,10 @@ pub fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+        .map_or_else(
+            || std::env::consts::ARCH.to_owned(),
+            |(_, name)| name.trim().to_owned(),
+        )
 }
 
 /// Physical cores among the CPUs that this process may use; at least 1.
@@ -154,7 +176,11 @@ pub fn default_threads() -> usize {
 fn allowed_cpus() -> Vec<usize> {
     sched_getaffinity(None).map_or_else(
         |_| Vec::new(),
-        |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+        |set| {
+            (0..CpuSet::MAX_CPU)
+                .filter(|cpu| set.is_set(*cpu))
+                .collect()
+        },
     )
 }
 
@@ -172,7 +198,9 @@ pub(crate) fn pin_to_allowed_cpu(index: usize) {
 
 /// Memory of the machine or of the container, whichever is smaller, in bytes; `None` when the system does not say.
 pub fn total_memory_bytes() -> Option<u64> {
-    let limits = cgroup_folders().into_iter().filter_map(|folder| folder.limit_bytes());
+    let limits = cgroup_folders()
+        .into_iter()
+        .filter_map(|folder| folder.limit_bytes());
     limits.chain(meminfo_bytes("MemTotal:")).min()
 }
 
@@ -180,7 +208,11 @@ pub fn total_memory_bytes() -> Option<u64> {
 /// not say.
 pub fn available_memory_bytes() -> Option<u64> {
     let rooms = cgroup_folders().into_iter().filter_map(|folder| {
-        Some(folder.limit_bytes()?.saturating_sub(folder.used_bytes().unwrap_or(0)))
+        Some(
+            folder
+                .limit_bytes()?
+                .saturating_sub(folder.used_bytes().unwrap_or(0)),
+        )
     });
     rooms.chain(meminfo_bytes("MemAvailable:")).min()
 }
@@ -192,7 +224,12 @@ fn meminfo_bytes(key: &str) -> Option<u64> {
 
 fn parse_meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 /// A folder of the memory controller; limits hold for all folders from this process's own up to the root.
@@ -203,15 +240,27 @@ struct CgroupFolder {
 
 impl CgroupFolder {
     fn limit_bytes(&self) -> Option<u64> {
-        let file = if self.version == 2 { "memory.max" } else { "memory.limit_in_bytes" };
+        let file = if self.version == 2 {
+            "memory.max"
+        } else {
+            "memory.limit_in_bytes"
+        };
         read_number(&self.path.join(file))
     }
 
     /// Memory in use that the kernel cannot simply drop.
     fn used_bytes(&self) -> Option<u64> {
-        let file = if self.version == 2 { "memory.current" } else { "memory.usage_in_bytes" };
+        let file = if self.version == 2 {
+            "memory.current"
+        } else {
+            "memory.usage_in_bytes"
+        };
         let stat = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
-        let key = if self.version == 2 { "inactive_file " } else { "total_inactive_file " };
+        let key = if self.version == 2 {
+            "inactive_file "
+        } else {
+            "total_inactive_file "
+        };
         let droppable = stat
             .lines()
             .find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok())
@@ -229,10 +278,17 @@ fn cgroup_folders() -> Vec<CgroupFolder> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut folders = Vec::new();
     for (version, group) in parse_cgroups(&text) {
-        let root = if version == 2 { "/sys/fs/cgroup" } else { "/sys/fs/cgroup/memory" };
+        let root = if version == 2 {
+            "/sys/fs/cgroup"
+        } else {
+            "/sys/fs/cgroup/memory"
+        };
         let own = Path::new(group.trim_start_matches('/'));
         for folder in own.ancestors() {
-            folders.push(CgroupFolder { path: Path::new(root).join(folder), version });
+            folders.push(CgroupFolder {
+                path: Path::new(root).join(folder),
+                version,
+            });
         }
     }
     folders
@@ -271,10 +327,15 @@ mod tests {
 
     #[test]
     fn a_tier_is_available_exactly_when_nothing_is_missing() {
-        let features = CpuFeatures { present: vec![("avx2", true), ("fma", true), ("f16c", false)] };
+        let features = CpuFeatures {
+            present: vec![("avx2", true), ("fma", true), ("f16c", false)],
+        };
         assert_eq!(features.tiers(), [Tier::Generic]);
         assert_eq!(features.best_tier(), Tier::Generic);
-        assert_eq!(features.missing(Tier::Avx2).as_deref(), Some("this processor lacks f16c"));
+        assert_eq!(
+            features.missing(Tier::Avx2).as_deref(),
+            Some("this processor lacks f16c")
+        );
         let real = CpuFeatures::detect();
         assert!(real.tiers().contains(&Tier::Generic));
         assert!(real.names().all(|name| real.has(name)));
@@ -295,7 +356,10 @@ mod tests {
         let meminfo = "MemTotal:       16 kB\nMemAvailable:    8 kB\nHugePages_Total:       0\n";
         assert_eq!(parse_meminfo(meminfo, "MemAvailable:"), Some(8192));
         assert_eq!(parse_meminfo(meminfo, "HugePages_Total:"), None);
-        assert_eq!(parse_meminfo("MemTotal: 99999999999999999999 kB", "MemTotal:"), None);
+        assert_eq!(
+            parse_meminfo("MemTotal: 99999999999999999999 kB", "MemTotal:"),
+            None
+        );
         let cgroup = "5:cpu,cpuacct:/a\n4:memory:/b/c\n0::/d\nnonsense\n";
         assert_eq!(parse_cgroups(cgroup), [(1, "/b/c"), (2, "/d")]);
     }

@@ -78,7 +78,9 @@ unsafe impl Send for Shared {}
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("spin", &self.spin).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("spin", &self.spin)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,7 +115,11 @@ impl ThreadPool {
                 .ok()
         };
         let workers = (1..threads.max(1)).map_while(spawn).collect();
-        Self { shared, workers, busy: AtomicBool::new(false) }
+        Self {
+            shared,
+            workers,
+            busy: AtomicBool::new(false),
+        }
     }
 
     /// Number of threads, the caller included.
@@ -167,7 +173,10 @@ impl ThreadPool {
         unsafe { *shared.job.get() = Some(job) };
         shared.next.0.store(0, Ordering::Relaxed);
         let generation = (shared.state.0.load(Ordering::Relaxed) >> 32).wrapping_add(1);
-        shared.state.0.store(generation << 32 | OPEN, Ordering::SeqCst);
+        shared
+            .state
+            .0
+            .store(generation << 32 | OPEN, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
             drop(lock(&shared.steps));
             shared.wake.notify_all();
@@ -177,7 +186,11 @@ impl ThreadPool {
         let mut spins = 0;
         while shared.state.0.load(Ordering::Acquire) & JOINED != 0 {
             spins += 1;
-            if spins < SPINS_BEFORE_YIELD { spin_loop() } else { std::thread::yield_now() }
+            if spins < SPINS_BEFORE_YIELD {
+                spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
         }
         lock(&shared.payload).take()
     }
@@ -280,7 +293,10 @@ impl Shared {
             if has_job || *steps != entered || self.stop.load(Ordering::SeqCst) {
                 break;
             }
-            steps = self.wake.wait(steps).unwrap_or_else(PoisonError::into_inner);
+            steps = self
+                .wake
+                .wait(steps)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         self.asleep.fetch_sub(1, Ordering::SeqCst);
     }
@@ -308,7 +324,11 @@ unsafe impl<T: Send> Send for Disjoint<'_, T> {}
 impl<'a, T> Disjoint<'a, T> {
     /// Borrows the whole slice for as long as ranges of it are in use.
     pub fn new(slice: &'a mut [T]) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len(), owner: PhantomData }
+        Self {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            owner: PhantomData,
+        }
     }
 
     /// Length of the whole slice.
@@ -330,7 +350,11 @@ impl<'a, T> Disjoint<'a, T> {
     /// When the range leaves the slice.
     #[allow(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} of {}",
+            self.len
+        );
         // SAFETY: inside the slice by the assertion, which is borrowed mutably for 'a; not aliased by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
@@ -351,8 +375,9 @@ mod tests {
         for pool in pools() {
             for tasks in [0, 1, 2, 3, 7, 64, 1000] {
                 let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                let inside: Vec<AtomicBool> =
-                    (0..pool.threads()).map(|_| AtomicBool::new(false)).collect();
+                let inside: Vec<AtomicBool> = (0..pool.threads())
+                    .map(|_| AtomicBool::new(false))
+                    .collect();
                 pool.run(tasks, &|task, worker| {
                     assert!(!inside[worker].swap(true, Ordering::SeqCst));
                     counts[task].fetch_add(1, Ordering::SeqCst);

@@ -49,7 +49,9 @@ impl CpuQueue {
         Ok(Self {
             linear: LinearScratch::new(linear_rows(limits), limits.cols_max)?,
             attention: AttentionScratch::new(limits, threads)?,
-            sampling: (0..threads).map(|_| SampleScratch::new(limits.vocab)).collect(),
+            sampling: (0..threads)
+                .map(|_| SampleScratch::new(limits.vocab))
+                .collect(),
             pool,
             kernels,
             limits: *limits,
@@ -73,7 +75,11 @@ impl CpuQueue {
         output: Output,
     ) -> TensorResult<()> {
         check::shape("x of a product", (x.num_rows(), w.cols), check::of(&x))?;
-        check::shape("dst of a product", (x.num_rows(), w.rows), check::of_mut(&dst))?;
+        check::shape(
+            "dst of a product",
+            (x.num_rows(), w.rows),
+            check::of_mut(&dst),
+        )?;
         check::at_most("rows of a product", linear_rows(&self.limits), x.num_rows())?;
         check::at_most("columns of a product", self.limits.cols_max, w.cols)?;
         let call = LinearCall { dst, x, w, output };
@@ -120,7 +126,11 @@ impl Queue for CpuQueue {
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
         let tokens = &inputs.batch.tokens;
-        check::shape("dst of embed", (tokens.len(), table.cols), check::of_mut(&dst))?;
+        check::shape(
+            "dst of embed",
+            (tokens.len(), table.cols),
+            check::of_mut(&dst),
+        )?;
         check::tokens(tokens, table.rows)?;
         embed::embed(&self.pool, dst, table, scale, tokens);
         Ok(())
@@ -157,7 +167,11 @@ impl Queue for CpuQueue {
     ) -> TensorResult<()> {
         check::qkv(check::of_mut(&qkv), heads, inputs.batch)?;
         check::rope(heads, norms.as_ref(), rope, inputs.batch)?;
-        let call = QkCall { heads: *heads, norms, rope };
+        let call = QkCall {
+            heads: *heads,
+            norms,
+            rope,
+        };
         rope::qk_norm_rope(&self.pool, self.kernels, qkv, &call, inputs.batch);
         Ok(())
     }
@@ -189,7 +203,14 @@ impl Queue for CpuQueue {
         attention::check_cache(&call.pool.spec)?;
         let expected = (qkv.num_rows(), heads.heads * heads.head_dim);
         check::shape("dst of attention", expected, check::of_mut(&dst))?;
-        attention::attention(&self.pool, self.kernels, &mut self.attention, dst, qkv, call);
+        attention::attention(
+            &self.pool,
+            self.kernels,
+            &mut self.attention,
+            dst,
+            qkv,
+            call,
+        );
         Ok(())
     }
 
@@ -220,16 +241,28 @@ impl Queue for CpuQueue {
     ) -> TensorResult<()> {
         let rows = &inputs.batch.logit_rows;
         let Some(rows) = rows.get(which.clone()) else {
-            return Err(TensorError::shape("logit rows to take", 0..rows.len(), which));
+            return Err(TensorError::shape(
+                "logit rows to take",
+                0..rows.len(),
+                which,
+            ));
         };
         check::rows(rows, x.num_rows())?;
-        check::shape("dst of take_rows", (rows.len(), x.num_cols()), check::of_mut(&dst))?;
+        check::shape(
+            "dst of take_rows",
+            (rows.len(), x.num_cols()),
+            check::of_mut(&dst),
+        )?;
         elementwise::take_rows(dst, x, rows);
         Ok(())
     }
 
     fn sample(&mut self, logits: View<'_>, rows: &[SampleRow<'_>]) -> TensorResult<Ticket> {
-        check::shape("logits", (rows.len(), self.limits.vocab), check::of(&logits))?;
+        check::shape(
+            "logits",
+            (rows.len(), self.limits.vocab),
+            check::of(&logits),
+        )?;
         let sampled = sample::sample(&self.pool, &mut self.sampling, logits, rows);
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -240,9 +273,11 @@ impl Queue for CpuQueue {
     fn wait(&mut self, ticket: Ticket) -> TensorResult<Sampled> {
         self.pool.end_step();
         let place = self.sampled.iter().position(|(held, _)| *held == ticket);
-        place.map(|i| self.sampled.swap_remove(i).1).ok_or_else(|| TensorError::Device {
-            backend: NAME,
-            why: format!("{ticket:?} was never given out, or was waited for before"),
-        })
+        place
+            .map(|i| self.sampled.swap_remove(i).1)
+            .ok_or_else(|| TensorError::Device {
+                backend: NAME,
+                why: format!("{ticket:?} was never given out, or was waited for before"),
+            })
     }
 }

@@ -59,11 +59,19 @@ fn check(
     }
     let Some(row_bytes) = format.row_bytes(layout.cols) else {
         let rule = format!("a multiple of {}", format.info().block_elements);
-        return Err(TensorError::shape(format!("columns of a {format} weight"), rule, layout.cols));
+        return Err(TensorError::shape(
+            format!("columns of a {format} weight"),
+            rule,
+            layout.cols,
+        ));
     };
     if row_bytes.checked_mul(rows.len()) != Some(stored.len()) {
         let rule = format!("{} rows of {row_bytes} bytes", rows.len());
-        return Err(TensorError::shape(format!("stored {format} rows"), rule, stored.len()));
+        return Err(TensorError::shape(
+            format!("stored {format} rows"),
+            rule,
+            stored.len(),
+        ));
     }
     if layout.checked_bytes() != Some(data.len()) {
         return Err(TensorError::shape(
@@ -125,7 +133,10 @@ fn fill_coded(
             let mut groups = [Group::ZERO; BLOCK_GROUPS_MAX];
             if let Some(unpack) = info.unpack.filter(|_| row < present) {
                 let start = row * row_bytes + block * info.block_bytes;
-                unpack(&stored[start..start + info.block_bytes], &mut groups[..block_groups]);
+                unpack(
+                    &stored[start..start + info.block_bytes],
+                    &mut groups[..block_groups],
+                );
             }
             for (g, group) in groups[..block_groups].iter_mut().enumerate() {
                 if let Some(indices) = &indices {
@@ -167,9 +178,16 @@ fn put_group(panel: &mut [u8], coded: &CodedPanel, g: usize, row: usize, group: 
             subs[(coded.sub_scales + sub) * PANEL_ROWS + row] = group.sub_mins[sub] as u8;
         }
     }
-    let biased = group.codes.map(|code| (code as u8).wrapping_add(coded.bias));
+    let biased = group
+        .codes
+        .map(|code| (code as u8).wrapping_add(coded.bias));
     let quads = biased.as_chunks::<4>().0;
-    let places = codes.as_chunks_mut::<4>().0.iter_mut().skip(row).step_by(PANEL_ROWS);
+    let places = codes
+        .as_chunks_mut::<4>()
+        .0
+        .iter_mut()
+        .skip(row)
+        .step_by(PANEL_ROWS);
     if coded.bits == 8 {
         for (place, quad) in places.zip(quads) {
             *place = *quad;

@@ -85,15 +85,18 @@ impl std::fmt::Debug for Kernels {
 impl Kernels {
     /// The table of `tier`, if this processor can run it.
     pub fn for_tier(tier: Tier) -> Option<&'static Self> {
-        CpuFeatures::detect().missing(tier).is_none().then_some(match tier {
-            Tier::Generic => &GENERIC,
-            #[cfg(target_arch = "x86_64")]
-            Tier::Avx2 => &AVX2,
-            #[cfg(target_arch = "x86_64")]
-            Tier::Avx512 => &AVX512,
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => &GENERIC,
-        })
+        CpuFeatures::detect()
+            .missing(tier)
+            .is_none()
+            .then_some(match tier {
+                Tier::Generic => &GENERIC,
+                #[cfg(target_arch = "x86_64")]
+                Tier::Avx2 => &AVX2,
+                #[cfg(target_arch = "x86_64")]
+                Tier::Avx512 => &AVX512,
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => &GENERIC,
+            })
     }
 }
 
@@ -103,9 +106,9 @@ static GENERIC: Kernels = Kernels {
     pack_block: activations::pack_block,
     linear_i8: generic::integer::linear_i8,
     linear_codebook: generic::codebook::linear_codebook,
-    linear_bf16: generic::float::linear_float::<generic::float::Bf16Columns, generic::float::Rounded>,
-    linear_f16: generic::float::linear_float::<generic::float::F16Columns, generic::float::Rounded>,
-    linear_f32: generic::float::linear_float::<generic::float::F32Columns, generic::float::Rounded>,
+    linear_bf16: generic::float::linear_float::<generic::float::Bf16Columns>,
+    linear_f16: generic::float::linear_float::<generic::float::F16Columns>,
+    linear_f32: generic::float::linear_float::<generic::float::F32Columns>,
     rms_norm: generic::norm::rms_norm,
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
@@ -123,13 +126,15 @@ static AVX2: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx2::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe { avx2::codebook::linear_codebook(tile, call, levels) },
+    linear_codebook: |tile, call, levels| unsafe {
+        avx2::codebook::linear_codebook(tile, call, levels)
+    },
     // SAFETY: detected, see `for_tier`.
-    linear_bf16: |tile, call| unsafe { avx2::portable::linear_bf16(tile, call) },
+    linear_bf16: |tile, call| unsafe { avx2::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_f16: |tile, call| unsafe { avx2::portable::linear_f16(tile, call) },
+    linear_f16: |tile, call| unsafe { avx2::float::linear_f16(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_f32: |tile, call| unsafe { avx2::portable::linear_f32(tile, call) },
+    linear_f32: |tile, call| unsafe { avx2::float::linear_f32(tile, call) },
     // SAFETY: detected, see `for_tier`.
     rms_norm: |dst, x, weight, eps| unsafe { avx2::norm::rms_norm(dst, x, weight, eps) },
     // SAFETY: detected, see `for_tier`.
@@ -146,19 +151,21 @@ static AVX2: Kernels = Kernels {
 static AVX512: Kernels = Kernels {
     tier: Tier::Avx512,
     // SAFETY: detected, see `for_tier`.
-    quantise_block: |block, x, cols| unsafe { avx512::portable::quantise_block(block, x, cols) },
+    quantise_block: |block, x, cols| unsafe { avx512::quantise::quantise_block(block, x, cols) },
     // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx512::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe { avx512::codebook::linear_codebook(tile, call, levels) },
+    linear_codebook: |tile, call, levels| unsafe {
+        avx512::codebook::linear_codebook(tile, call, levels)
+    },
     // SAFETY: detected, see `for_tier`.
-    linear_bf16: |tile, call| unsafe { avx512::portable::linear_bf16(tile, call) },
+    linear_bf16: |tile, call| unsafe { avx512::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_f16: |tile, call| unsafe { avx512::portable::linear_f16(tile, call) },
+    linear_f16: |tile, call| unsafe { avx512::float::linear_f16(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_f32: |tile, call| unsafe { avx512::portable::linear_f32(tile, call) },
+    linear_f32: |tile, call| unsafe { avx512::float::linear_f32(tile, call) },
     // SAFETY: detected, see `for_tier`.
     rms_norm: |dst, x, weight, eps| unsafe { avx512::norm::rms_norm(dst, x, weight, eps) },
     // SAFETY: detected, see `for_tier`.

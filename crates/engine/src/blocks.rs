@@ -87,7 +87,10 @@ impl BlockPool {
     /// Adds a holder to a block that has one.
     pub fn retain(&mut self, group: usize, block: u32) {
         let references = &mut self.groups[group].references[block as usize];
-        assert!(*references > 0, "block {block} of group {group} has no holder");
+        assert!(
+            *references > 0,
+            "block {block} of group {group} has no holder"
+        );
         *references += 1;
     }
 
@@ -95,7 +98,10 @@ impl BlockPool {
     pub fn release(&mut self, group: usize, block: u32) {
         let pool = &mut self.groups[group];
         let references = &mut pool.references[block as usize];
-        assert!(*references > 0, "block {block} of group {group} was released twice");
+        assert!(
+            *references > 0,
+            "block {block} of group {group} was released twice"
+        );
         *references -= 1;
         if *references > 0 {
             return;
@@ -116,7 +122,10 @@ impl BlockPool {
 
     /// Step `step` and all before it have ended.
     pub(crate) fn retired(&mut self, step: u64) {
-        assert!(step > self.retired && step <= self.launched, "a step retires once");
+        assert!(
+            step > self.retired && step <= self.launched,
+            "a step retires once"
+        );
         self.retired = step;
         while let Some(&(until, group, block)) = self.limbo.front() {
             if until > step {
@@ -144,8 +153,11 @@ impl BlockPool {
     /// # Panics
     /// When a count differs from the number of holders, or a block is both free and held, or free twice.
     pub fn check_integrity<'a>(&self, tables: impl Iterator<Item = (usize, &'a [u32])>) {
-        let mut held: Vec<Vec<u32>> =
-            self.groups.iter().map(|pool| vec![0; pool.references.len()]).collect();
+        let mut held: Vec<Vec<u32>> = self
+            .groups
+            .iter()
+            .map(|pool| vec![0; pool.references.len()])
+            .collect();
         for (group, table) in tables {
             for &block in table.iter().filter(|&&block| block != NO_BLOCK) {
                 held[group][block as usize] += 1;
@@ -160,11 +172,18 @@ impl BlockPool {
             for &block in pool.free.iter().chain(&limbo) {
                 let was_free = std::mem::replace(&mut is_free[block as usize], true);
                 assert!(!was_free, "block {block} of group {index} is free twice");
-                assert_eq!(held[block as usize], 0, "free block {block} of group {index}");
+                assert_eq!(
+                    held[block as usize], 0,
+                    "free block {block} of group {index}"
+                );
             }
             let num_free = is_free.iter().filter(|&&free| free).count();
             let num_held = held.iter().filter(|&&holders| holders > 0).count();
-            assert_eq!(num_free + num_held, pool.references.len(), "blocks of group {index}");
+            assert_eq!(
+                num_free + num_held,
+                pool.references.len(),
+                "blocks of group {index}"
+            );
         }
     }
 }

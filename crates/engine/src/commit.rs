@@ -45,7 +45,11 @@ impl Scheduler {
     /// Hands a finished step's results to its sequences.
     pub(crate) fn commit(&mut self, sequences: &mut Sequences, plan: &StepPlan, sampled: Sampled) {
         let reads: usize = plan.entries.iter().map(|entry| entry.reads().len()).sum();
-        assert_eq!(sampled.rows.len(), reads, "one result for each row that is read");
+        assert_eq!(
+            sampled.rows.len(),
+            reads,
+            "one result for each row that is read"
+        );
         self.pool.retired(plan.step);
         self.totals.steps += 1;
         self.totals.computed_rows += plan.rows() as u64;
@@ -70,7 +74,10 @@ impl Scheduler {
         entry: &PlannedSequence,
         results: Vec<Result<SampledRow, RowFault>>,
     ) -> Option<End> {
-        assert_eq!(sequence.progress.computed, entry.start, "steps end in order");
+        assert_eq!(
+            sequence.progress.computed, entry.start,
+            "steps end in order"
+        );
         sequence.progress.computed = entry.end();
         sequence.progress.check();
         for (position, result) in entry.reads().zip(results) {
@@ -168,7 +175,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes everything back from a sequence, gives its place away, then tells its receiver.
+    /// Takes everything back from a sequence and gives its place away; its receiver is told at the end of the turn.
     fn end(&mut self, mut sequence: Sequence, end: End) {
         self.strip(&mut sequence);
         self.inside.fetch_sub(1, Ordering::AcqRel);
@@ -183,15 +190,25 @@ impl Scheduler {
         let usage = sequence.usage;
         let event = match end {
             End::Finished(reason) => Event::Done { reason, usage },
-            End::Closed(_) => Event::Done { reason: FinishReason::Closed, usage },
+            End::Closed(_) => Event::Done {
+                reason: FinishReason::Closed,
+                usage,
+            },
             End::Failed(kind, text) => {
                 tracing::warn!(request = sequence.id.0, ?kind, text, "request failed");
                 Event::Failed { kind, text }
             }
         };
         tracing::debug!(request = sequence.id.0, ?usage, "request ended");
-        // A receiver that is gone has nothing to be told.
-        let _ = sequence.sink.send(event);
+        self.endings.push_back((sequence.sink, event));
+    }
+
+    /// Sends last events. After the numbers are published: who sees the end of a request sees its blocks free.
+    pub(crate) fn deliver_endings(&mut self) {
+        while let Some((mut sink, event)) = self.endings.pop_front() {
+            // A receiver that is gone has nothing to be told.
+            let _ = sink.send(event);
+        }
     }
 
     fn count_of(&mut self, end: &End) -> &mut u64 {
@@ -227,7 +244,11 @@ fn take_score(
         return Ok(None);
     }
     let scores = std::mem::take(&mut sequence.scores);
-    assert_eq!(scores.len() + 1, sequence.prompt_len(), "each prompt token is scored once");
+    assert_eq!(
+        scores.len() + 1,
+        sequence.prompt_len(),
+        "each prompt token is scored once"
+    );
     sequence.sink.send(Event::PromptScored(scores))?;
     Ok((sequence.request.max_tokens == 0).then_some(FinishReason::Length))
 }

@@ -221,7 +221,11 @@ impl Handle {
     fn take_place(&self) -> Result<(), SubmitError> {
         let places = self.shared.places;
         let take = |inside: usize| (inside < places).then_some(inside + 1);
-        match self.shared.inside.fetch_update(Ordering::AcqRel, Ordering::Acquire, take) {
+        match self
+            .shared
+            .inside
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+        {
             Ok(_) => Ok(()),
             Err(waiting) => Err(SubmitError::Full {
                 waiting,

@@ -17,6 +17,7 @@ mod handle;
 mod memory;
 mod model_runner;
 mod plan;
+mod publish;
 mod request;
 mod runner;
 mod scheduler;
@@ -24,19 +25,21 @@ mod sequence;
 mod sequences;
 #[cfg(any(test, feature = "test-support"))]
 pub mod sim;
+mod start;
 mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::BlockPool;
 pub use clock::{Clock, SystemClock};
-pub use engine::{Engine, EngineConfig, Turn};
+pub use engine::{Engine, Turn};
 pub use error::{FailureKind, SubmitError};
 pub use event::{Closed, Event, EventSink, FinishReason, TokenEvent, TokenScore, Usage};
 pub use handle::{CloseReason, Handle, Health, Life, RequestId};
 pub use memory::{MemoryTooSmall, plan_blocks, sequence_blocks};
 pub use plan::{PlannedSequence, StepPlan};
-pub use request::Request;
+pub use request::{LOGPROBS_MAX, Request};
 pub use runner::Runner;
 pub use sequence::Progress;
+pub use start::EngineConfig;
 pub use stats::{GroupStats, Stats, Totals};

@@ -54,7 +54,11 @@ pub fn plan_blocks(
             let part = all * share as u128 / steps as u128;
             usize::try_from(part).unwrap_or(usize::MAX).max(least)
         };
-        spec.groups.iter().zip(&per_sequence).map(group_blocks).collect()
+        spec.groups
+            .iter()
+            .zip(&per_sequence)
+            .map(group_blocks)
+            .collect()
     };
     let fits = |share: usize| bytes(spec, &blocks(share)) <= kv_memory_bytes as u128;
     if !fits(0) {
@@ -77,7 +81,9 @@ pub fn plan_blocks(
 /// [`CacheSpec::bytes`] that cannot overflow.
 fn bytes(spec: &CacheSpec, blocks: &[usize]) -> u128 {
     let sizes = spec.groups.iter().zip(blocks);
-    sizes.map(|(group, &n)| group.block_bytes() as u128 * n as u128).sum()
+    sizes
+        .map(|(group, &n)| group.block_bytes() as u128 * n as u128)
+        .sum()
 }
 
 #[cfg(test)]
@@ -86,11 +92,25 @@ mod tests {
     use ucuz_tensor::KvDtype;
 
     fn group(layers: usize, window: Option<usize>) -> PagedGroup {
-        PagedGroup { layers, kv_heads: 2, k_dim: 64, v_dim: 64, dtype: KvDtype::Bf16, window }
+        PagedGroup {
+            layers,
+            kv_heads: 2,
+            k_dim: 64,
+            v_dim: 64,
+            dtype: KvDtype::Bf16,
+            window,
+        }
     }
 
     fn limits(sequences: usize, context: usize, step_rows: usize) -> Limits {
-        Limits { step_rows, sequences, logit_rows: 8, context, cols_max: 64, vocab: 100 }
+        Limits {
+            step_rows,
+            sequences,
+            logit_rows: 8,
+            context,
+            cols_max: 64,
+            vocab: 100,
+        }
     }
 
     #[test]
@@ -102,9 +122,17 @@ mod tests {
 
     #[test]
     fn blocks_fill_the_memory_and_never_exceed_it() {
-        for windows in [vec![None], vec![None, Some(512)], vec![Some(100)], vec![Some(64), Some(4096)]] {
+        for windows in [
+            vec![None],
+            vec![None, Some(512)],
+            vec![Some(100)],
+            vec![Some(64), Some(4096)],
+        ] {
             let groups: Vec<_> = windows.iter().map(|&w| group(5, w)).collect();
-            let spec = CacheSpec { groups, layers: Vec::new() };
+            let spec = CacheSpec {
+                groups,
+                layers: Vec::new(),
+            };
             let limits = limits(16, 8192, 256);
             let all = plan_blocks(&spec, &limits, usize::MAX).unwrap();
             for (group, &blocks) in spec.groups.iter().zip(&all) {
@@ -113,15 +141,26 @@ mod tests {
             let whole = spec.bytes(&all);
             assert_eq!(plan_blocks(&spec, &limits, whole).unwrap(), all);
             let half = plan_blocks(&spec, &limits, whole / 2).unwrap();
-            let largest = spec.groups.iter().map(PagedGroup::block_bytes).max().unwrap();
+            let largest = spec
+                .groups
+                .iter()
+                .map(PagedGroup::block_bytes)
+                .max()
+                .unwrap();
             assert!(spec.bytes(&half) <= whole / 2);
-            assert!(spec.bytes(&half) + 2 * 2 * largest > whole / 2, "{windows:?} {half:?}");
+            assert!(
+                spec.bytes(&half) + 2 * 2 * largest > whole / 2,
+                "{windows:?} {half:?}"
+            );
         }
     }
 
     #[test]
     fn too_little_memory_says_how_much_is_needed() {
-        let spec = CacheSpec { groups: vec![group(2, None), group(2, Some(64))], layers: Vec::new() };
+        let spec = CacheSpec {
+            groups: vec![group(2, None), group(2, Some(64))],
+            layers: Vec::new(),
+        };
         let error = plan_blocks(&spec, &limits(4, 1024, 32), 1000).unwrap_err();
         assert_eq!(error.has, 1000);
         assert!(plan_blocks(&spec, &limits(4, 1024, 32), error.needs).is_ok());

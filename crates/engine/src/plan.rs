@@ -60,11 +60,17 @@ impl StepPlan {
             let sequence = planned(sequences, entry);
             batch.seq_starts.push(batch.tokens.len() as u32);
             let first_row = batch.tokens.len();
-            batch.tokens.extend_from_slice(&sequence.tokens[entry.start..entry.end()]);
-            batch.positions.extend(entry.start as u32..entry.end() as u32);
+            batch
+                .tokens
+                .extend_from_slice(&sequence.tokens[entry.start..entry.end()]);
+            batch
+                .positions
+                .extend(entry.start as u32..entry.end() as u32);
             batch.kv_lens.push(entry.end() as u32);
             batch.slots.push(entry.slot);
-            let reads = entry.reads().map(|position| (first_row + position - entry.start) as u32);
+            let reads = entry
+                .reads()
+                .map(|position| (first_row + position - entry.start) as u32);
             batch.logit_rows.extend(reads);
             for (tables, table) in batch.groups.iter_mut().zip(&sequence.tables) {
                 tables.starts.push(tables.blocks.len() as u32);
@@ -85,7 +91,9 @@ impl StepPlan {
     ) -> Vec<SampleRow<'a>> {
         let rows = self.entries.iter().flat_map(|entry| {
             let sequence = planned(sequences, entry);
-            entry.reads().map(move |position| sample_row(sequence, position, greedy))
+            entry
+                .reads()
+                .map(move |position| sample_row(sequence, position, greedy))
         });
         rows.collect()
     }
@@ -96,8 +104,15 @@ impl StepPlan {
     /// When it does not.
     pub(crate) fn check(&self, limits: &Limits) {
         assert!(self.rows() <= limits.step_rows, "{} rows", self.rows());
-        assert!(self.entries.len() <= limits.sequences, "{} sequences", self.entries.len());
-        assert!(self.entries.iter().all(|entry| entry.rows > 0), "an entry computes something");
+        assert!(
+            self.entries.len() <= limits.sequences,
+            "{} sequences",
+            self.entries.len()
+        );
+        assert!(
+            self.entries.iter().all(|entry| entry.rows > 0),
+            "an entry computes something"
+        );
     }
 }
 
@@ -132,7 +147,11 @@ fn sample_row<'a>(
             ..row
         };
     }
-    assert_eq!(position + 1, sequence.tokens.len(), "only the last token is followed by a choice");
+    assert_eq!(
+        position + 1,
+        sequence.tokens.len(),
+        "only the last token is followed by a choice"
+    );
     let is_early = sequence.output_len() < request.min_tokens as usize;
     SampleRow {
         forbidden: if is_early { &request.stop_ids } else { &[] },

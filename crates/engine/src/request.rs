@@ -8,6 +8,9 @@ use crate::error::SubmitError;
 /// Most stop ids of a request.
 const STOP_IDS_MAX: usize = 1024;
 
+/// Most of the likeliest ids reported for a token: with a prompt of 8192 tokens, 64 MiB of results.
+pub const LOGPROBS_MAX: u32 = 1024;
+
 /// One sequence to run. `n` samples are `n` requests with `sample` 0 to n - 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -51,10 +54,15 @@ impl Request {
                 limit: limits.context,
             });
         }
-        let vocabulary = |field, ids: &[u32]| match ids.iter().find(|&&id| id as usize >= limits.vocab) {
-            Some(id) => Err(invalid(field, id, format!("a token id below {}", limits.vocab))),
-            None => Ok(()),
-        };
+        let vocabulary =
+            |field, ids: &[u32]| match ids.iter().find(|&&id| id as usize >= limits.vocab) {
+                Some(id) => Err(invalid(
+                    field,
+                    id,
+                    format!("a token id below {}", limits.vocab),
+                )),
+                None => Ok(()),
+            };
         vocabulary("prompt", &self.prompt)?;
         vocabulary("stop_ids", &self.stop_ids)?;
         if self.stop_ids.len() > STOP_IDS_MAX {
@@ -62,11 +70,23 @@ impl Request {
             return Err(invalid("stop_ids", self.stop_ids.len(), rule));
         }
         if self.max_tokens == 0 && self.prompt_logprobs.is_none() {
-            return Err(invalid("max_tokens", 0, "at least 1 unless the prompt is scored"));
+            return Err(invalid(
+                "max_tokens",
+                0,
+                "at least 1 unless the prompt is scored",
+            ));
         }
         if self.min_tokens > self.max_tokens {
             let rule = format!("at most max_tokens ({})", self.max_tokens);
             return Err(invalid("min_tokens", self.min_tokens, rule));
+        }
+        for (field, value) in [
+            ("logprobs", self.logprobs),
+            ("prompt_logprobs", self.prompt_logprobs),
+        ] {
+            if let Some(n) = value.filter(|&n| n > LOGPROBS_MAX) {
+                return Err(invalid(field, n, format!("at most {LOGPROBS_MAX}")));
+            }
         }
         check_params(&self.params)
     }
@@ -74,9 +94,24 @@ impl Request {
 
 fn check_params(params: &SamplingParams) -> Result<(), SubmitError> {
     let rules = [
-        ("temperature", params.temperature, params.temperature >= 0.0, "0 or more"),
-        ("top_p", params.top_p, (0.0..=1.0).contains(&params.top_p), "from 0 to 1"),
-        ("min_p", params.min_p, (0.0..=1.0).contains(&params.min_p), "from 0 to 1"),
+        (
+            "temperature",
+            params.temperature,
+            params.temperature >= 0.0,
+            "0 or more",
+        ),
+        (
+            "top_p",
+            params.top_p,
+            (0.0..=1.0).contains(&params.top_p),
+            "from 0 to 1",
+        ),
+        (
+            "min_p",
+            params.min_p,
+            (0.0..=1.0).contains(&params.min_p),
+            "from 0 to 1",
+        ),
         (
             "repetition_penalty",
             params.repetition_penalty,
@@ -84,7 +119,12 @@ fn check_params(params: &SamplingParams) -> Result<(), SubmitError> {
             "above 0",
         ),
         ("presence_penalty", params.presence_penalty, true, "finite"),
-        ("frequency_penalty", params.frequency_penalty, true, "finite"),
+        (
+            "frequency_penalty",
+            params.frequency_penalty,
+            true,
+            "finite",
+        ),
     ];
     for (field, value, holds, rule) in rules {
         if !(value.is_finite() && holds) {

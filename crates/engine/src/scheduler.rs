@@ -7,6 +7,7 @@
 //! - Who lacks a block takes it from the youngest, which gives up everything and recomputes later. The youngest itself
 //!   waits with what it has. The oldest always fits alone (`Handle::submit` sees to it), so the oldest always moves on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::cache::PagedGroup;
 
 use crate::blocks::{BlockPool, Room};
+use crate::event::{Event, EventSink};
 use crate::memory::sequence_blocks;
 use crate::plan::{PlannedSequence, StepPlan};
 use crate::sequence::Sequence;
@@ -34,6 +36,8 @@ pub(crate) struct Scheduler {
     pub now: Duration,
     /// Requests inside; handles add, the end of a request takes away.
     pub inside: Arc<AtomicUsize>,
+    /// Last events to be sent at the end of this turn.
+    pub endings: VecDeque<(Box<dyn EventSink>, Event)>,
     free_slots: Vec<SeqSlot>,
     next_step: u64,
 }
@@ -48,6 +52,7 @@ impl Scheduler {
             mean_completion: 0.0,
             now: Duration::ZERO,
             inside: Arc::default(),
+            endings: VecDeque::new(),
             free_slots: (0..limits.sequences as u32).rev().map(SeqSlot).collect(),
             next_step: 1,
         }
@@ -65,8 +70,12 @@ impl Scheduler {
                 let pending = s.progress.pending();
                 pending > 0 && (pending == 1) == is_single
             };
-            let ids: Vec<u64> =
-                sequences.running.iter().filter(wanted).map(|s| s.seniority).collect();
+            let ids: Vec<u64> = sequences
+                .running
+                .iter()
+                .filter(wanted)
+                .map(|s| s.seniority)
+                .collect();
             for seniority in ids {
                 self.schedule(sequences, seniority, &mut plan);
             }
@@ -94,7 +103,8 @@ impl Scheduler {
             }
             match self.take_blocks(&mut sequences.running[index], rows) {
                 Room::Now => {
-                    plan.entries.push(entry(&mut sequences.running[index], rows));
+                    plan.entries
+                        .push(entry(&mut sequences.running[index], rows));
                     return;
                 }
                 Room::Soon => return,
@@ -121,7 +131,10 @@ impl Scheduler {
                     self.pool.release(index, block);
                 }
             }
-            match self.pool.room(index, sequence.missing_blocks(index, start + rows)) {
+            match self
+                .pool
+                .room(index, sequence.missing_blocks(index, start + rows))
+            {
                 Room::Now => {}
                 Room::Soon if room != Room::None => room = Room::Soon,
                 Room::Soon => {}
@@ -206,16 +219,28 @@ impl Scheduler {
         let running = sequences.running.iter();
         let tables = running.flat_map(|s| s.tables.iter().map(Vec::as_slice).enumerate());
         self.pool.check_integrity(tables);
-        assert_eq!(self.free_slots.len() + sequences.running.len(), self.limits.sequences);
+        assert_eq!(
+            self.free_slots.len() + sequences.running.len(),
+            self.limits.sequences
+        );
         for sequence in &sequences.running {
             sequence.progress.check();
             for (table, &behind) in sequence.tables.iter().zip(&sequence.behind) {
-                let freed = table.iter().take_while(|&&block| block == ucuz_tensor::cache::NO_BLOCK);
-                assert_eq!(freed.count(), behind, "only blocks behind the window are missing");
+                let freed = table
+                    .iter()
+                    .take_while(|&&block| block == ucuz_tensor::cache::NO_BLOCK);
+                assert_eq!(
+                    freed.count(),
+                    behind,
+                    "only blocks behind the window are missing"
+                );
             }
         }
         for waiting in &sequences.waiting {
-            assert!(waiting.tables.iter().all(Vec::is_empty), "waiting sequences hold nothing");
+            assert!(
+                waiting.tables.iter().all(Vec::is_empty),
+                "waiting sequences hold nothing"
+            );
         }
     }
 }

@@ -100,7 +100,11 @@ impl Sequence {
             prompt_tokens: tokens.len() as u32,
             ..Usage::default()
         };
-        let counts = if has_penalties(&request) { count(&tokens) } else { Vec::new() };
+        let counts = if has_penalties(&request) {
+            count(&tokens)
+        } else {
+            Vec::new()
+        };
         Self {
             id,
             request,
@@ -147,7 +151,11 @@ impl Sequence {
         match self.counts.binary_search_by_key(&token, |count| count.id) {
             Ok(index) => self.counts[index].output += 1,
             Err(index) => {
-                let count = TokenCount { id: token, prompt: 0, output: 1 };
+                let count = TokenCount {
+                    id: token,
+                    prompt: 0,
+                    output: 1,
+                };
                 self.counts.insert(index, count);
             }
         }
@@ -155,7 +163,9 @@ impl Sequence {
 
     /// Entries that `group`'s table lacks for `tokens` tokens.
     pub(crate) fn missing_blocks(&self, group: usize, tokens: usize) -> usize {
-        tokens.div_ceil(BLOCK_TOKENS).saturating_sub(self.tables[group].len())
+        tokens
+            .div_ceil(BLOCK_TOKENS)
+            .saturating_sub(self.tables[group].len())
     }
 
     /// Takes the blocks out of `group`'s table that no query at `position` or later sees.
@@ -164,7 +174,10 @@ impl Sequence {
         let end = (first_seen / BLOCK_TOKENS).min(self.tables[group].len());
         let passed = &mut self.tables[group][self.behind[group].min(end)..end];
         self.behind[group] = self.behind[group].max(end);
-        passed.iter_mut().map(|block| std::mem::replace(block, NO_BLOCK)).collect()
+        passed
+            .iter_mut()
+            .map(|block| std::mem::replace(block, NO_BLOCK))
+            .collect()
     }
 
     /// Empties all tables and goes back to the start; what was read stays read.
@@ -195,6 +208,83 @@ fn count(prompt: &[u32]) -> Vec<TokenCount> {
     let mut ids = prompt.to_vec();
     ids.sort_unstable();
     ids.chunk_by(|a, b| a == b)
-        .map(|run| TokenCount { id: run[0], prompt: run.len() as u32, output: 0 })
+        .map(|run| TokenCount {
+            id: run[0],
+            prompt: run.len() as u32,
+            output: 0,
+        })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Closed, Event};
+    use ucuz_tensor::sampling::SamplingParams;
+
+    struct Nowhere;
+
+    impl EventSink for Nowhere {
+        fn send(&mut self, _: Event) -> Result<(), Closed> {
+            Ok(())
+        }
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+    }
+
+    fn sequence(presence_penalty: f32) -> Sequence {
+        let request = Request {
+            prompt: vec![5, 3, 5, 9],
+            params: SamplingParams {
+                presence_penalty,
+                ..SamplingParams::greedy()
+            },
+            sample: 0,
+            max_tokens: 100,
+            min_tokens: 0,
+            stop_ids: Vec::new(),
+            logprobs: None,
+            prompt_logprobs: None,
+        };
+        Sequence::new(RequestId(1), request, Box::new(Nowhere), 2, Duration::ZERO)
+    }
+
+    #[test]
+    fn counts_are_kept_ascending_and_only_for_penalties() {
+        let mut plain = sequence(0.0);
+        let mut penalized = sequence(0.5);
+        for token in [9, 4, 4, 5, 4, 0] {
+            plain.push(token);
+            penalized.push(token);
+        }
+        assert!(plain.counts.is_empty());
+        let counts: Vec<_> = penalized
+            .counts
+            .iter()
+            .map(|c| (c.id, c.prompt, c.output))
+            .collect();
+        assert_eq!(
+            counts,
+            [(0, 0, 1), (3, 1, 0), (4, 0, 3), (5, 2, 1), (9, 1, 1)]
+        );
+        assert_eq!(penalized.usage.completion_tokens, 6);
+    }
+
+    #[test]
+    fn blocks_leave_when_no_later_query_sees_them() {
+        // A query at p sees p - 39 ..= p: block 0 (positions 0 to 31) is last seen from 70.
+        for (position, expected) in [(0, 0), (70, 0), (71, 1), (102, 1), (103, 2)] {
+            let mut sequence = sequence(0.0);
+            sequence.tables[1] = (0..8).collect();
+            assert_eq!(
+                sequence.pass_window(1, 40, position).len(),
+                expected,
+                "{position}"
+            );
+            assert!(sequence.pass_window(1, 40, position).is_empty());
+            assert_eq!(sequence.restart()[1].len(), 8 - expected);
+        }
+    }
 }

@@ -25,13 +25,17 @@ impl Sequences {
 
     /// Index among the running of the sequence with this seniority.
     pub(crate) fn find_running(&self, seniority: u64) -> Option<usize> {
-        self.running.binary_search_by_key(&seniority, |s| s.seniority).ok()
+        self.running
+            .binary_search_by_key(&seniority, |s| s.seniority)
+            .ok()
     }
 
     /// Puts a sequence among the running, at its rank.
     pub(crate) fn run(&mut self, sequence: Sequence) -> usize {
         assert!(sequence.slot.is_some(), "a running sequence has a slot");
-        let index = self.running.partition_point(|s| s.seniority < sequence.seniority);
+        let index = self
+            .running
+            .partition_point(|s| s.seniority < sequence.seniority);
         self.running.insert(index, sequence);
         index
     }
@@ -39,8 +43,13 @@ impl Sequences {
     /// Puts a sequence that gave up its blocks among the waiting, at its rank.
     pub(crate) fn wait(&mut self, sequence: Sequence) {
         assert!(sequence.slot.is_none(), "a waiting sequence has no slot");
-        assert_eq!(sequence.progress.scheduled, 0, "a waiting sequence holds nothing");
-        let index = self.waiting.partition_point(|s| s.seniority < sequence.seniority);
+        assert_eq!(
+            sequence.progress.scheduled, 0,
+            "a waiting sequence holds nothing"
+        );
+        let index = self
+            .waiting
+            .partition_point(|s| s.seniority < sequence.seniority);
         self.waiting.insert(index, sequence);
     }
 
@@ -52,7 +61,10 @@ impl Sequences {
 
     /// Takes out the waiting sequence with this seniority.
     pub(crate) fn take_waiting(&mut self, seniority: u64) -> Option<Sequence> {
-        let index = self.waiting.binary_search_by_key(&seniority, |s| s.seniority).ok()?;
+        let index = self
+            .waiting
+            .binary_search_by_key(&seniority, |s| s.seniority)
+            .ok()?;
         self.waiting.remove(index)
     }
 
@@ -64,11 +76,17 @@ impl Sequences {
     /// Seniorities of those whose receiver is gone.
     pub(crate) fn closed(&self) -> Vec<u64> {
         let all = self.running.iter().chain(&self.waiting);
-        all.filter(|s| s.sink.is_closed()).map(|s| s.seniority).collect()
+        all.filter(|s| s.sink.is_closed())
+            .map(|s| s.seniority)
+            .collect()
     }
 
     /// Seniorities of everybody.
     pub(crate) fn all(&self) -> Vec<u64> {
-        self.running.iter().chain(&self.waiting).map(|s| s.seniority).collect()
+        self.running
+            .iter()
+            .chain(&self.waiting)
+            .map(|s| s.seniority)
+            .collect()
     }
 }

@@ -40,7 +40,14 @@ impl SimOptions {
     /// One group, no window, `blocks` blocks; free steps; 97 tokens of vocabulary.
     pub fn new(step_rows: usize, sequences: usize, context: usize, blocks: usize) -> Self {
         Self {
-            limits: Limits { step_rows, sequences, logit_rows: 8, context, cols_max: 8, vocab: 97 },
+            limits: Limits {
+                step_rows,
+                sequences,
+                logit_rows: 8,
+                context,
+                cols_max: 8,
+                vocab: 97,
+            },
             windows: vec![None],
             blocks: vec![blocks],
             reply: None,
@@ -73,11 +80,18 @@ pub struct SimControl {
 impl SimControl {
     /// Breaks the next step that is not yet spoken for; `None` lets it pass.
     pub fn inject(&self, fault: Option<SimFault>) {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(fault);
     }
 
     fn next(&self) -> Option<SimFault> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).pop_front().flatten()
+        self.faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front()
+            .flatten()
     }
 }
 
@@ -133,7 +147,11 @@ impl SimRunner {
                 groups: options.windows.iter().map(group).collect(),
                 layers: Vec::new(),
             },
-            cells: options.blocks.iter().map(|n| vec![(0, 0); n * BLOCK_TOKENS]).collect(),
+            cells: options
+                .blocks
+                .iter()
+                .map(|n| vec![(0, 0); n * BLOCK_TOKENS])
+                .collect(),
             control: control.clone(),
             scratch: SampleScratch::new(options.limits.vocab),
             logits: vec![0.0; options.limits.vocab],
@@ -184,9 +202,16 @@ impl SimRunner {
         order: &SampleRow<'_>,
     ) -> Result<SampledRow, RowFault> {
         let row = batch.logit_rows[logit_row] as usize;
-        let sequence = batch.seq_starts.partition_point(|&start| start as usize <= row) - 1;
+        let sequence = batch
+            .seq_starts
+            .partition_point(|&start| start as usize <= row)
+            - 1;
         let position = batch.positions[row] as usize;
-        assert_eq!(order.position as usize, position + 1, "a row chooses the next position");
+        assert_eq!(
+            order.position as usize,
+            position + 1,
+            "a row chooses the next position"
+        );
         let hash = self.hash(batch, sequence, position);
         for (id, logit) in (0u64..).zip(&mut self.logits) {
             *logit = (mix(hash ^ id) >> 40) as f32 / (1 << 21) as f32;
@@ -207,20 +232,30 @@ impl SimRunner {
         assert_eq!(rows.len(), batch.logit_rows.len());
         assert_eq!(batch.seq_starts.len(), batch.num_sequences() + 1);
         let slots: HashSet<_> = batch.slots.iter().collect();
-        assert_eq!(slots.len(), batch.num_sequences(), "each sequence has its own slot");
+        assert_eq!(
+            slots.len(),
+            batch.num_sequences(),
+            "each sequence has its own slot"
+        );
         for sequence in 0..batch.num_sequences() {
             let rows = batch.sequence_rows(sequence);
             let end = batch.kv_lens[sequence];
             assert!(end as usize <= limits.context);
             let positions = end - rows.len() as u32..end;
-            assert!(positions.eq(batch.positions[rows].iter().copied()), "consecutive positions");
+            assert!(
+                positions.eq(batch.positions[rows].iter().copied()),
+                "consecutive positions"
+            );
         }
         for (group, tables) in batch.groups.iter().enumerate() {
             let blocks = tables.blocks.iter().filter(|&&block| block != NO_BLOCK);
             let mut seen = HashSet::new();
             for &block in blocks {
                 assert!((block as usize) < self.options.blocks[group]);
-                assert!(seen.insert(block), "block {block} of group {group} has two holders");
+                assert!(
+                    seen.insert(block),
+                    "block {block} of group {group} has two holders"
+                );
             }
         }
     }
@@ -249,15 +284,22 @@ impl Runner for SimRunner {
         match fault {
             Some(SimFault::Launch) => return Err(broken("launch")),
             Some(SimFault::Device) => {
-                return Err(TensorError::Device { backend: "sim", why: "it was told to".to_owned() });
+                return Err(TensorError::Device {
+                    backend: "sim",
+                    why: "it was told to".to_owned(),
+                });
             }
-            // A fault to order; `panic!` is kept for bugs.
-            Some(SimFault::Panic) => std::panic::panic_any("the simulated runner panics"),
-            Some(SimFault::Row | SimFault::Wait) | None => {}
+            Some(SimFault::Panic | SimFault::Row | SimFault::Wait) | None => {}
         }
+        assert_ne!(
+            fault,
+            Some(SimFault::Panic),
+            "the simulated runner was told to panic"
+        );
         let orders = rows.iter().enumerate();
-        let mut sampled: Vec<_> =
-            orders.map(|(index, order)| self.sample(batch, index, order)).collect();
+        let mut sampled: Vec<_> = orders
+            .map(|(index, order)| self.sample(batch, index, order))
+            .collect();
         if fault == Some(SimFault::Row)
             && let Some(first) = sampled.first_mut()
         {
@@ -276,7 +318,11 @@ impl Runner for SimRunner {
     fn wait(&mut self, ticket: Ticket) -> TensorResult<Sampled> {
         match self.in_flight.pop_front() {
             Some((oldest, result)) if oldest == ticket => result,
-            other => Err(TensorError::shape("ticket", "the oldest in flight", other.map(|o| o.0))),
+            other => Err(TensorError::shape(
+                "ticket",
+                "the oldest in flight",
+                other.map(|o| o.0),
+            )),
         }
     }
 }
@@ -287,7 +333,10 @@ trait ExpectPlace {
 
 impl ExpectPlace for Option<(usize, usize)> {
     fn expect_place(self, position: u32) -> (usize, usize) {
-        assert!(self.is_some(), "position {position} is inside of the window");
+        assert!(
+            self.is_some(),
+            "position {position} is inside of the window"
+        );
         self.unwrap_or_default()
     }
 }

@@ -20,7 +20,7 @@ use crate::{generation, gguf, hf, validate};
 /// A model's files, mapped, with everything they say.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// File stem or folder name.
+    /// Stem of the GGUF file, or name of the folder.
     pub name: String,
     /// Sizes and constants, checked against limits and against the tensors' shapes.
     pub config: ModelConfig,
@@ -88,7 +88,8 @@ impl Checkpoint {
         match (magic.as_slice(), extension) {
             (b"GGUF", _) | (_, "gguf") => open_gguf(path),
             (_, "safetensors") => {
-                let folder = path.parent().unwrap_or(Path::new("."));
+                let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+                let folder = parent.unwrap_or(Path::new("."));
                 hf::open_folder(folder, Some(path))
             }
             _ => Err(FormatError::unsupported(

@@ -1,7 +1,7 @@
 //! Floor 1: checkpoints on disk, as hostile bytes, turned into one description that the rest can trust.
 //!
-//! Here: [GGUF](gguf) and [safetensors](safetensors) readers and small writers, Hugging Face `config.json`, what both say
-//! of the model as one [`ModelConfig`](config::ModelConfig), and the memory-mapped [`Checkpoint`].
+//! Here: [GGUF](gguf) and [safetensors] readers and small writers, Hugging Face `config.json`, what both say
+//! of the model as one [`ModelConfig`], and the memory-mapped [`Checkpoint`].
 //! Deliberately not here: decoding of numbers (`ucuz-tensor`), tokenizers and templates (`ucuz-text`; only their bytes
 //! are found here), mathematics of a model (`ucuz-models`). Used by `models`, `llm`, `cli`.
 //!

@@ -1,4 +1,9 @@
 //! Every tiny golden checkpoint opens, and says what its `config.json` or metadata says.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::path::{Path, PathBuf};
 

@@ -62,8 +62,10 @@ impl App {
                     Clip(other),
                     self.options.model_id
                 );
-                Err(ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message)
-                    .with_param("model"))
+                Err(
+                    ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message)
+                        .with_param("model"),
+                )
             }
             _ => Ok(()),
         }
@@ -82,7 +84,8 @@ impl App {
             drop(permit);
             result
         });
-        task.await.unwrap_or_else(|panic| Err(ApiError::internal(&panic)))
+        task.await
+            .unwrap_or_else(|panic| Err(ApiError::internal(&panic)))
     }
 
     /// All routes.
@@ -99,13 +102,18 @@ impl App {
             .route("/version", get(routes::version::version))
             .fallback(routes::missing::not_found)
             .method_not_allowed_fallback(routes::missing::method_not_allowed)
-            .layer(middleware::from_fn_with_state(Arc::clone(self), request_id::attach))
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(self),
+                request_id::attach,
+            ))
             .with_state(Arc::clone(self))
     }
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs()
 }
 
 /// The finalizer of SplitMix64: a permutation without visible pattern.

@@ -41,37 +41,64 @@ pub(crate) async fn read(request: Request, limits: &Limits) -> Result<Bytes, Api
         }
         Ok(Err(error)) => {
             tracing::debug!(%error, "a body could not be read");
-            Err(ApiError::bad_request("incomplete_body", "the body could not be read to its end"))
+            Err(ApiError::bad_request(
+                "incomplete_body",
+                "the body could not be read to its end",
+            ))
         }
         Err(_) => {
-            let message =
-                format!("the body did not arrive within {} s", limits.body_timeout.as_secs());
-            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message))
+            let message = format!(
+                "the body did not arrive within {} s",
+                limits.body_timeout.as_secs()
+            );
+            Err(ApiError::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "request_timeout",
+                message,
+            ))
         }
     }
 }
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// JSON, by name or by suffix; anything else was not meant for this server.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
-    let essence = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .map(|value| value.to_str().unwrap_or("?"));
+    let essence = given
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     let given = given.map_or_else(|| "missing".to_owned(), |given| Clip(given).to_string());
     let message = format!("content-type is {given}, it must be application/json");
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        message,
+    ))
 }
 
 /// The whole body, or `None` once it is longer than `limit`.
 async fn collect(body: &mut Body, limit: usize) -> Result<Option<Bytes>, axum::Error> {
     let mut whole = BytesMut::with_capacity(FIRST_BYTES.min(limit));
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
         if data.len() > limit - whole.len() {
             return Ok(None);
         }

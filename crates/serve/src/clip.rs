@@ -42,7 +42,10 @@ mod tests {
             ("short", "\"short\"".to_owned()),
             ("a\nb", "\"a\\nb\"".to_owned()),
             (&"é".repeat(40), format!("\"{}\"...", "é".repeat(32))),
-            (&format!("x{}", "é".repeat(40)), format!("\"x{}\"...", "é".repeat(31))),
+            (
+                &format!("x{}", "é".repeat(40)),
+                format!("\"x{}\"...", "é".repeat(31)),
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(Clip(text).to_string(), expected);

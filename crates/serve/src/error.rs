@@ -37,12 +37,14 @@ struct ErrorFields<'a> {
 
 impl ApiError {
     /// An error with a status and a code.
-    pub(crate) fn new(
-        status: StatusCode,
-        code: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self { status, code: Some(code), param: None, message: message.into(), retry_after_s: None }
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code: Some(code),
+            param: None,
+            message: message.into(),
+            retry_after_s: None,
+        }
     }
 
     /// 400 with a code.
@@ -51,16 +53,17 @@ impl ApiError {
     }
 
     /// 400: the value of `param` breaks a rule.
-    pub(crate) fn invalid(
-        param: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
+    pub(crate) fn invalid(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::bad_request("invalid_value", message).with_param(param)
     }
 
     /// 503: the engine does not take requests, or stopped under this one.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "engine_unavailable", message)
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "engine_unavailable",
+            message,
+        )
     }
 
     /// 500; the cause goes to the log, not to the client.
@@ -106,7 +109,7 @@ impl ApiError {
             LlmError::Full { retry_after_s } => {
                 let status = StatusCode::TOO_MANY_REQUESTS;
                 let mut full = Self::new(status, "rate_limit_exceeded", error.to_string());
-                full.retry_after_s = Some(retry_after_s.max(1));
+                full.retry_after_s = Some(u64::from(retry_after_s.max(1)));
                 full
             }
             LlmError::Unavailable { .. } => Self::unavailable(error.to_string()),
@@ -125,7 +128,12 @@ impl ApiError {
         };
         let param = self.param.as_deref();
         ErrorBody {
-            error: ErrorFields { message: &self.message, r#type: kind, param, code: self.code },
+            error: ErrorFields {
+                message: &self.message,
+                r#type: kind,
+                param,
+                code: self.code,
+            },
         }
     }
 }
@@ -135,7 +143,10 @@ impl IntoResponse for ApiError {
         let body = serde_json::to_string(&self.body()).unwrap_or_default();
         let mut response = (self.status, body).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

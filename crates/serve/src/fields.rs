@@ -19,7 +19,10 @@ impl Fields {
     /// 400 when it is not an object.
     pub(crate) fn of_body(value: Json) -> Result<Self, ApiError> {
         match value {
-            Json::Object(entries) => Ok(Self { path: String::new(), entries }),
+            Json::Object(entries) => Ok(Self {
+                path: String::new(),
+                entries,
+            }),
             other => Err(ApiError::bad_request(
                 "invalid_json",
                 format!("the body is {}, it must be a JSON object", shown(&other)),
@@ -30,7 +33,10 @@ impl Fields {
     /// The fields of an object inside another.
     pub(crate) fn nested(path: String, value: Json) -> Result<Self, ApiError> {
         match value {
-            Json::Object(entries) => Ok(Self { path: format!("{path}."), entries }),
+            Json::Object(entries) => Ok(Self {
+                path: format!("{path}."),
+                entries,
+            }),
             other => {
                 let message = format!("{path} is {}, it must be an object", shown(&other));
                 Err(ApiError::invalid(path, message))
@@ -52,15 +58,15 @@ impl Fields {
         }
     }
 
-    /// Takes what nobody took, `null` left out.
+    /// Takes what nobody took, `null` too.
     pub(crate) fn rest(self) -> impl Iterator<Item = (String, Json)> {
-        self.entries.into_iter().filter(|(_, value)| *value != Json::Null)
+        self.entries.into_iter()
     }
 
-    /// Refuses whatever nobody took.
+    /// Refuses whatever nobody took and is not `null`.
     pub(crate) fn finish(self) -> Result<(), ApiError> {
         let path = self.path.clone();
-        match self.rest().next() {
+        match self.rest().find(|(_, value)| *value != Json::Null) {
             Some((name, _)) => Err(unknown(&format!("{path}{name}"))),
             None => Ok(()),
         }
@@ -86,7 +92,9 @@ impl Fields {
 
     /// Takes a whole number from 0 to 4294967295; `1.0` is not one.
     pub(crate) fn u32(&mut self, name: &str) -> Result<Option<u32>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
         match as_u32(&value) {
             Some(number) => Ok(Some(number)),
             None => Err(self.wrong(name, &value, "an integer between 0 and 4294967295")),
@@ -95,16 +103,24 @@ impl Fields {
 
     /// Takes a number that is finite in single precision.
     pub(crate) fn f32(&mut self, name: &str) -> Result<Option<f32>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
         match as_f32(&value) {
             Some(number) => Ok(Some(number)),
-            None => Err(self.wrong(name, &value, "a number of single precision (at most 3.4e38)")),
+            None => Err(self.wrong(
+                name,
+                &value,
+                "a number of single precision (at most 3.4e38)",
+            )),
         }
     }
 
     /// Takes a seed: any integer of 64 bits, negative ones by their bit pattern.
     pub(crate) fn seed(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
         let seed = match &value {
             Json::Number(n) => n.as_u64().or_else(|| n.as_i64().map(i64::cast_unsigned)),
             _ => None,
@@ -146,7 +162,10 @@ impl Fields {
 
 /// 400: a field that this endpoint does not have.
 pub(crate) fn unknown(name: &str) -> ApiError {
-    let message = format!("unknown field {}; leave it out or correct its name", Clip(name));
+    let message = format!(
+        "unknown field {}; leave it out or correct its name",
+        Clip(name)
+    );
     let end = name.floor_char_boundary(MAX_ECHO_BYTES);
     ApiError::bad_request("unknown_parameter", message).with_param(name[..end].to_owned())
 }
@@ -156,8 +175,10 @@ pub(crate) fn token_ids(name: &str, items: Vec<Json>) -> Result<Vec<u32>, ApiErr
     let mut ids = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let Some(id) = as_u32(item) else {
-            let message =
-                format!("{name}[{index}] is {}, it must be a token id (0 or more)", shown(item));
+            let message = format!(
+                "{name}[{index}] is {}, it must be a token id (0 or more)",
+                shown(item)
+            );
             return Err(ApiError::invalid(name.to_owned(), message));
         };
         ids.push(id);
@@ -173,7 +194,9 @@ pub(crate) fn as_u32(value: &Json) -> Option<u32> {
 }
 
 pub(crate) fn as_f32(value: &Json) -> Option<f32> {
-    let Json::Number(number) = value else { return None };
+    let Json::Number(number) = value else {
+        return None;
+    };
     let narrow = number.as_f64()? as f32;
     narrow.is_finite().then_some(narrow)
 }

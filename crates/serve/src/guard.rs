@@ -20,11 +20,19 @@ pub(crate) struct WriteGuard<S> {
 impl<S> WriteGuard<S> {
     /// Guards `stream`.
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, deadline: None }
+        Self {
+            stream,
+            limit,
+            deadline: None,
+        }
     }
 
     /// Passes a result on, and starts or stops the clock.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.deadline = None;
             return result;

@@ -39,13 +39,23 @@ pub(crate) enum Json {
 /// # Errors
 /// 400 with line and column: not JSON, trailing bytes, too deep, too many values, a key twice.
 pub(crate) fn parse(body: &[u8]) -> Result<Json, ApiError> {
-    let state = State { values: Cell::new(0), duplicate: Cell::new(false) };
+    let state = State {
+        values: Cell::new(0),
+        duplicate: Cell::new(false),
+    };
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let parsed = Seed { depth: 0, state: &state }
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value));
+    let parsed = Seed {
+        depth: 0,
+        state: &state,
+    }
+    .deserialize(&mut deserializer)
+    .and_then(|value| deserializer.end().map(|()| value));
     parsed.map_err(|error| {
-        let code = if state.duplicate.get() { "duplicate_key" } else { "invalid_json" };
+        let code = if state.duplicate.get() {
+            "duplicate_key"
+        } else {
+            "invalid_json"
+        };
         ApiError::bad_request(code, format!("the body is not valid JSON: {error}"))
     })
 }
@@ -68,7 +78,10 @@ impl Seed<'_> {
         if self.depth == MAX_DEPTH {
             return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
         }
-        Ok(Self { depth: self.depth + 1, ..self })
+        Ok(Self {
+            depth: self.depth + 1,
+            ..self
+        })
     }
 }
 
@@ -109,7 +122,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
-        Number::from_f64(value).map(Json::Number).ok_or_else(|| E::custom("a number is not finite"))
+        Number::from_f64(value)
+            .map(Json::Number)
+            .ok_or_else(|| E::custom("a number is not finite"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Json, E> {
@@ -136,7 +151,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = entries.next_key::<String>()? {
             if !seen.insert(key.clone()) {
                 self.state.duplicate.set(true);
-                return Err(A::Error::custom(format!("key {} is given twice", Clip(&key))));
+                return Err(A::Error::custom(format!(
+                    "key {} is given twice",
+                    Clip(&key)
+                )));
             }
             let value = entries.next_value_seed(inner)?;
             object.push((key, value));
@@ -159,14 +177,30 @@ mod tests {
     fn broken_bodies_are_refused_with_their_place() {
         check(b"", "invalid_json", "line 1 column 0");
         check(b"{\n  \"a\": 1,\n  oops", "invalid_json", "line 3 column 3");
-        check(b"{} {}", "invalid_json", "trailing characters at line 1 column 4");
-        check(b"{\"a\":1,\"a\":2}", "duplicate_key", "key \"a\" is given twice");
-        check(b"{\"x\":{\"b\":1,\"b\":2}}", "duplicate_key", "key \"b\" is given twice");
+        check(
+            b"{} {}",
+            "invalid_json",
+            "trailing characters at line 1 column 4",
+        );
+        check(
+            b"{\"a\":1,\"a\":2}",
+            "duplicate_key",
+            "key \"a\" is given twice",
+        );
+        check(
+            b"{\"x\":{\"b\":1,\"b\":2}}",
+            "duplicate_key",
+            "key \"b\" is given twice",
+        );
         check(b"{\"a\": NaN}", "invalid_json", "line 1");
         check(b"{\"a\": 1e999}", "invalid_json", "number out of range");
         check(b"{\"a\": \"\xff\"}", "invalid_json", "line 1");
         check(b"{\"a\": \"\\ud800\"}", "invalid_json", "line 1");
-        check("[".repeat(10_000).as_bytes(), "invalid_json", "nested deeper than 64");
+        check(
+            "[".repeat(10_000).as_bytes(),
+            "invalid_json",
+            "nested deeper than 64",
+        );
         let many = format!("[{}0]", "0,".repeat(MAX_VALUES));
         check(many.as_bytes(), "invalid_json", "more than 1048576 values");
     }

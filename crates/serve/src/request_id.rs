@@ -48,8 +48,13 @@ mod tests {
     #[test]
     fn only_harmless_ids_are_taken_from_a_client() {
         let long = "x".repeat(129);
-        let cases =
-            [("abc-1.2:3_4", true), ("", false), ("a b", false), ("a\"b", false), (&long, false)];
+        let cases = [
+            ("abc-1.2:3_4", true),
+            ("", false),
+            ("a b", false),
+            ("a\"b", false),
+            (&long, false),
+        ];
         for (id, taken) in cases {
             let mut headers = HeaderMap::new();
             headers.insert(REQUEST_ID, HeaderValue::from_str(id).unwrap());

@@ -3,7 +3,9 @@
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::mpsc;
-use ucuz_llm::{Closed, Event, EventSink, Generation, Llm, LlmResult, Output, Prepared};
+use ucuz_llm::{
+    Closed, Event, EventSink, FailureKind, Generation, Llm, LlmResult, Output, Prepared,
+};
 
 /// Events of a sample beside its tokens: prompt scores, the end, and two to spare.
 const EXTRA_EVENTS: usize = 4;
@@ -22,12 +24,20 @@ impl Samples {
     /// That of the first sample that the engine refuses; those already started are closed.
     pub(crate) fn start(llm: &Llm, prompts: &[Prepared]) -> LlmResult<Self> {
         let (sender, receiver) = mpsc::channel(capacity(prompts));
-        let mut samples = Self { receiver, generations: Vec::new() };
+        let mut samples = Self {
+            receiver,
+            generations: Vec::new(),
+        };
         for prepared in prompts {
             for sample in 0..prepared.n {
                 let choice = samples.generations.len();
-                let sink = Box::new(ChannelSink { choice, sender: sender.clone() });
-                samples.generations.push(Some(llm.start(prepared, sample, sink)?));
+                let sink = Box::new(ChannelSink {
+                    choice,
+                    sender: sender.clone(),
+                });
+                samples
+                    .generations
+                    .push(Some(llm.start(prepared, sample, sink)?));
             }
         }
         Ok(samples)
@@ -44,15 +54,19 @@ impl Samples {
             return Poll::Ready(None);
         };
         let Some((choice, event)) = ready!(self.receiver.poll_recv(cx)) else {
-            let why = "the engine stopped before the end of this request".to_owned();
             self.generations[open] = None;
-            return Poll::Ready(Some((open, Output::Failed(why))));
+            let text = "the engine stopped before the end of this request".to_owned();
+            let failed = Output::Failed {
+                kind: FailureKind::Engine,
+                text,
+            };
+            return Poll::Ready(Some((open, failed)));
         };
         let Some(generation) = &mut self.generations[choice] else {
             return Poll::Ready(Some((choice, Output::Nothing)));
         };
         let output = generation.push(event);
-        if matches!(output, Output::Finished(..) | Output::Failed(_)) {
+        if matches!(output, Output::Finished(..) | Output::Failed { .. }) {
             self.generations[choice] = None;
         }
         Poll::Ready(Some((choice, output)))
@@ -72,7 +86,9 @@ fn capacity(prompts: &[Prepared]) -> usize {
             .saturating_add(EXTRA_EVENTS)
             .saturating_mul(prepared.n as usize)
     });
-    events.fold(1, usize::saturating_add).min(tokio::sync::Semaphore::MAX_PERMITS)
+    events
+        .fold(1, usize::saturating_add)
+        .min(tokio::sync::Semaphore::MAX_PERMITS)
 }
 
 /// The engine's side of the channel.
@@ -83,7 +99,9 @@ struct ChannelSink {
 
 impl EventSink for ChannelSink {
     fn send(&mut self, event: Event) -> Result<(), Closed> {
-        self.sender.try_send((self.choice, event)).map_err(|_| Closed)
+        self.sender
+            .try_send((self.choice, event))
+            .map_err(|_| Closed)
     }
 
     fn is_closed(&self) -> bool {

@@ -36,7 +36,9 @@ pub struct Server {
 impl Server {
     /// A server for one model.
     pub fn new(llm: Arc<Llm>, options: ServeOptions) -> Self {
-        Self { app: App::new(llm, options) }
+        Self {
+            app: App::new(llm, options),
+        }
     }
 
     /// Starts to listen; connections wait until [`BoundServer::run`].
@@ -45,12 +47,19 @@ impl Server {
     /// [`ServeError::Bind`] when the address is taken, unknown or not allowed.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
         let options = &self.app.options;
-        let bind_error =
-            |source| ServeError::Bind { host: options.host.clone(), port: options.port, source };
+        let bind_error = |source| ServeError::Bind {
+            host: options.host.clone(),
+            port: options.port,
+            source,
+        };
         let listener = TcpListener::bind((options.host.as_str(), options.port));
         let listener = listener.await.map_err(bind_error)?;
         let address = listener.local_addr().map_err(bind_error)?;
-        Ok(BoundServer { app: self.app, listener, address })
+        Ok(BoundServer {
+            app: self.app,
+            listener,
+            address,
+        })
     }
 }
 
@@ -70,7 +79,11 @@ impl BoundServer {
     /// Serves until `shutdown` is ready, then lets what runs finish for the drain time, and cancels
     /// the rest.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { app, listener, address } = self;
+        let Self {
+            app,
+            listener,
+            address,
+        } = self;
         let mut connections = Connections::new(&app);
         tracing::info!(%address, model = app.options.model_id, "listening");
         let mut shutdown = pin!(shutdown);
@@ -140,9 +153,19 @@ impl Connections {
 
     /// Lets requests finish for `drain`, then drops what is left.
     async fn end(mut self, drain: Duration) {
-        tracing::info!(connections = self.tasks.len(), seconds = drain.as_secs(), "draining");
-        if tokio::time::timeout(drain, self.graceful.shutdown()).await.is_err() {
-            tracing::warn!(connections = self.tasks.len(), "drain time is over, cancelling");
+        tracing::info!(
+            connections = self.tasks.len(),
+            seconds = drain.as_secs(),
+            "draining"
+        );
+        if tokio::time::timeout(drain, self.graceful.shutdown())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                connections = self.tasks.len(),
+                "drain time is over, cancelling"
+            );
         }
         self.tasks.shutdown().await;
     }

@@ -74,7 +74,10 @@ pub(crate) fn response(samples: Samples, chunks: impl Chunks, keep_alive: Durati
     };
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Asks nginx not to collect the stream.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -95,7 +98,9 @@ impl<C: Chunks> ChunkStream<C> {
     /// Turns all outputs that are ready into frames.
     fn collect(&mut self, cx: &mut Context<'_>) {
         while self.frames.bytes.len() < FULL_BYTES {
-            let Some(samples) = &mut self.samples else { return };
+            let Some(samples) = &mut self.samples else {
+                return;
+            };
             match samples.poll_next(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Some((choice, output))) => {
@@ -130,6 +135,8 @@ impl<C: Chunks> Stream for ChunkStream<C> {
         }
         let next = Instant::now() + self.keep_alive;
         self.silence.as_mut().reset(next);
-        Poll::Ready(Some(Ok(Bytes::from(std::mem::take(&mut self.frames.bytes)))))
+        Poll::Ready(Some(Ok(Bytes::from(std::mem::take(
+            &mut self.frames.bytes,
+        )))))
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! The folder of the files is taken from the environment variable `UCUZ_TEST_MODELS`; without it,
 //! or without a file, each test says that it skips and why.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -228,7 +233,7 @@ fn ends_of_generation_are_known() {
 
 /// A quadratic encoder would need hours for these.
 #[test]
-fn a_megabyte_of_one_letter_is_encoded() {
+fn a_long_run_of_one_letter_is_encoded() {
     for golden in [SMOLLM2, QWEN, GEMMA] {
         let Some(Model {
             tokenizer, golden, ..
@@ -237,7 +242,7 @@ fn a_megabyte_of_one_letter_is_encoded() {
             return;
         };
         for letter in ["a", " ", "\n", "é", "\u{301}", "🙂", "<|im_start|>", "a "] {
-            let text = letter.repeat((1 << 20) / letter.len());
+            let text = letter.repeat((1 << 18) / letter.len());
             let started = Instant::now();
             let ids = tokenizer.encode(&text, Special::Plain).unwrap();
             println!(

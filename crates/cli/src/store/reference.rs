@@ -214,17 +214,15 @@ pub fn check_file(file: &str) -> Result<()> {
 
 /// Foreign text made fit for a message: control characters escaped, at most 200 characters.
 pub fn shorten(text: &str) -> String {
-    let mut chars = text.chars();
-    let head: String = chars
-        .by_ref()
-        .take(200)
-        .flat_map(char::escape_debug)
-        .collect();
-    if chars.next().is_some() {
-        head + "..."
-    } else {
-        head
+    let mut head = String::new();
+    for (i, c) in text.chars().enumerate() {
+        match c {
+            _ if i == 200 => return head + "...",
+            c if c.is_control() => head.extend(c.escape_debug()),
+            c => head.push(c),
+        }
     }
+    head
 }
 
 /// An existing path must be a GGUF file or a folder with a config and safetensors.

@@ -4,12 +4,12 @@
 
 pub mod generic;
 #[cfg(target_arch = "x86_64")]
-pub mod shape;
+pub(crate) mod shape;
 
 #[cfg(target_arch = "x86_64")]
-pub mod avx2;
+pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-pub mod avx512;
+pub(crate) mod avx512;
 
 /// Default MXCSR without its six exception flags: all exceptions masked, round to nearest even, denormals kept.
 #[cfg(target_arch = "x86_64")]

@@ -40,7 +40,10 @@ pub fn check_cache(spec: &CacheSpec) -> TensorResult<()> {
         let (k_dim, v_dim) = (group.k_dim, group.v_dim);
         let shape_fits = k_dim == v_dim && k_dim.is_multiple_of(16) && k_dim <= HEAD_DIM_MAX;
         let (what, why) = if group.dtype == KvDtype::Int8 {
-            ("an int8 KV cache".to_owned(), "it computes bf16 and f32; choose bf16".to_owned())
+            (
+                "an int8 KV cache".to_owned(),
+                "it computes bf16 and f32; choose bf16".to_owned(),
+            )
         } else if !shape_fits || k_dim == 0 {
             (
                 format!("keys of {k_dim} and values of {v_dim} numbers"),
@@ -49,7 +52,11 @@ pub fn check_cache(spec: &CacheSpec) -> TensorResult<()> {
         } else {
             continue;
         };
-        return Err(TensorError::Unsupported { backend: "cpu", what, why });
+        return Err(TensorError::Unsupported {
+            backend: "cpu",
+            what,
+            why,
+        });
     }
     Ok(())
 }
@@ -115,7 +122,9 @@ impl AttentionScratch {
         };
         Ok(Self {
             tiles: Vec::with_capacity(limits.step_rows),
-            workers: (0..threads).map(|_| worker()).collect::<TensorResult<_>>()?,
+            workers: (0..threads)
+                .map(|_| worker())
+                .collect::<TensorResult<_>>()?,
             partials: Buffer::zeroed(partial_bytes(limits), "partial attention")?,
         })
     }
@@ -131,7 +140,9 @@ impl AttentionScratch {
 /// One row at the full context, or 64 short ones; more rows give enough tasks without splitting.
 fn partial_bytes(limits: &Limits) -> usize {
     let spans = limits.context.div_ceil(SPAN_TOKENS).max(64);
-    spans.saturating_mul(limits.cols_max.max(HEAD_DIM_MAX)).saturating_mul(4)
+    spans
+        .saturating_mul(limits.cols_max.max(HEAD_DIM_MAX))
+        .saturating_mul(4)
 }
 
 /// Causal attention of the queries in `qkv` over the pool: see [`ucuz_tensor::Queue::attention`].
@@ -146,14 +157,23 @@ pub fn attention(
     let job = Job::new(kernels, qkv, call);
     job.cut(pool.threads(), &mut scratch.tiles);
     let tiles = &scratch.tiles[..];
-    let longest = tiles.iter().map(|tile| job.spans(tile).len()).max().unwrap_or(0);
+    let longest = tiles
+        .iter()
+        .map(|tile| job.spans(tile).len())
+        .max()
+        .unwrap_or(0);
     let total: usize = tiles.iter().map(|tile| job.spans(tile).len()).sum();
     let workers = Disjoint::new(&mut scratch.workers);
     let partials = scratch.partials.cast_mut::<Vector>();
     let uneven = 2 * pool.threads() * longest > total * job.units();
     let fits = qkv.num_rows() * longest * job.heads.heads * job.partial_len() <= partials.len();
     if pool.threads() > 1 && longest > 1 && uneven && fits {
-        let split = Split { job: &job, tiles, spans: longest, partials: Disjoint::new(partials) };
+        let split = Split {
+            job: &job,
+            tiles,
+            spans: longest,
+            partials: Disjoint::new(partials),
+        };
         pool.run(tiles.len() * job.units() * longest, &|task, worker| {
             // SAFETY: no two tasks run at once on one worker.
             split.compute(task, unsafe { &mut workers.range(worker..worker + 1)[0] });
@@ -200,7 +220,15 @@ impl Worker {
         let (q, vectors) = vectors.split_at_mut(TILE_VECTORS);
         let (scores, vectors) = vectors.split_at_mut(TILE_VECTORS);
         let (span_o, o) = vectors.split_at_mut(TILE_VECTORS);
-        (Parts { q, scores: scores.as_chunks_mut().0, span_o, o }, &mut self.rows)
+        (
+            Parts {
+                q,
+                scores: scores.as_chunks_mut().0,
+                span_o,
+                o,
+            },
+            &mut self.rows,
+        )
     }
 }
 
@@ -210,7 +238,11 @@ impl<'a> Job<'a> {
         let heads = call.heads;
         let rounded = group.dtype == KvDtype::Bf16;
         let block_words = group.layer_block_bytes() / 4;
-        let kernel = if rounded { kernels.attention_span } else { attention_span_f32 };
+        let kernel = if rounded {
+            kernels.attention_span
+        } else {
+            attention_span_f32
+        };
         Self {
             call,
             heads,
@@ -226,7 +258,11 @@ impl<'a> Job<'a> {
     }
 
     fn tile_rows(head_dim: usize) -> usize {
-        if head_dim <= NARROW_HEAD_DIM { TILE_ROWS } else { TILE_ROWS / 2 }
+        if head_dim <= NARROW_HEAD_DIM {
+            TILE_ROWS
+        } else {
+            TILE_ROWS / 2
+        }
     }
 
     /// Head chunks of one kv head.
@@ -258,7 +294,11 @@ impl<'a> Job<'a> {
         for sequence in 0..batch.num_sequences() {
             let all = batch.sequence_rows(sequence);
             for row in all.clone().step_by(step) {
-                tiles.push(Tile { sequence, row, rows: step.min(all.end - row) });
+                tiles.push(Tile {
+                    sequence,
+                    row,
+                    rows: step.min(all.end - row),
+                });
             }
         }
     }
@@ -266,7 +306,11 @@ impl<'a> Job<'a> {
     /// First key that a row sees, and the one behind its last.
     fn visible(&self, row: usize) -> (usize, usize) {
         let end = self.call.inputs.batch.positions[row] as usize + 1;
-        let start = self.call.options.window.map_or(0, |window| end.saturating_sub(window));
+        let start = self
+            .call
+            .options
+            .window
+            .map_or(0, |window| end.saturating_sub(window));
         (start, end)
     }
 
@@ -278,7 +322,13 @@ impl<'a> Job<'a> {
     }
 
     /// Brings a tile's queries and ranges into the worker; returns the number of (row, head) pairs.
-    fn load(&self, tile: &Tile, heads: &Range<usize>, q: &mut [Vector], rows: &mut RowState) -> usize {
+    fn load(
+        &self,
+        tile: &Tile,
+        heads: &Range<usize>,
+        q: &mut [Vector],
+        rows: &mut RowState,
+    ) -> usize {
         let dim = self.heads.head_dim;
         let mut index = 0;
         for row in tile.row..tile.row + tile.rows {
@@ -286,7 +336,11 @@ impl<'a> Job<'a> {
                 let from = &self.qkv.row(row)[head * dim..(head + 1) * dim];
                 let to = q[index * dim / 16..(index + 1) * dim / 16].as_flattened_mut();
                 for (to, from) in to.iter_mut().zip(from) {
-                    *to = if self.rounded { bf16_round(*from) } else { *from };
+                    *to = if self.rounded {
+                        bf16_round(*from)
+                    } else {
+                        *from
+                    };
                 }
                 rows.visible[index] = self.visible(row);
                 rows.total[index] = EMPTY;
@@ -297,12 +351,22 @@ impl<'a> Job<'a> {
     }
 
     /// Computes one span into the worker's `span_*`.
-    fn span(&self, place: (&Tile, usize, usize), pairs: usize, parts: &mut Parts<'_>, rows: &mut RowState) {
+    fn span(
+        &self,
+        place: (&Tile, usize, usize),
+        pairs: usize,
+        parts: &mut Parts<'_>,
+        rows: &mut RowState,
+    ) {
         let (tile, kv_head, span) = place;
         let input = SpanInput {
             cache: HeadCache {
                 layer: self.layer,
-                table: self.call.inputs.batch.table(self.call.layer.group, tile.sequence),
+                table: self
+                    .call
+                    .inputs
+                    .batch
+                    .table(self.call.layer.group, tile.sequence),
                 block_words: self.block_words,
                 head_start: kv_head * 2 * self.part_words,
                 part_words: self.part_words,
@@ -335,12 +399,19 @@ impl<'a> Job<'a> {
                     continue;
                 }
                 let place = pair * vectors..(pair + 1) * vectors;
-                let part = (rows.span_m[pair], rows.span_l[pair], &parts.span_o[place.clone()]);
+                let part = (
+                    rows.span_m[pair],
+                    rows.span_l[pair],
+                    &parts.span_o[place.clone()],
+                );
                 fold(&mut rows.total[pair], &mut parts.o[place], part);
             }
         }
         for pair in 0..pairs {
-            let (row, head) = (tile.row + pair / heads.len(), heads.start + pair % heads.len());
+            let (row, head) = (
+                tile.row + pair / heads.len(),
+                heads.start + pair % heads.len(),
+            );
             let o = &parts.o[pair * vectors..(pair + 1) * vectors];
             self.write(dst, (row, head), o, rows.total[pair].l);
         }
@@ -376,7 +447,10 @@ fn fold(total: &mut Total, o: &mut [Vector], (m, l, span_o): (f32, f32, &[Vector
     };
     let greatest = if m > before { m } else { before };
     let (old, new) = (power(before - greatest), power(m - greatest));
-    *total = Total { m: Some(greatest), l: total.l * old + l * new };
+    *total = Total {
+        m: Some(greatest),
+        l: total.l * old + l * new,
+    };
     for (o, span_o) in o.iter_mut().zip(span_o) {
         for (o, span_o) in o.iter_mut().zip(span_o) {
             *o = *o * old + span_o * new;
@@ -416,10 +490,14 @@ impl Split<'_> {
         }
         let (mut parts, rows) = worker.parts();
         let pairs = self.job.load(tile, &heads, parts.q, rows);
-        self.job.span((tile, kv_head, spans.start + span), pairs, &mut parts, rows);
+        self.job
+            .span((tile, kv_head, spans.start + span), pairs, &mut parts, rows);
         let vectors = self.job.heads.head_dim / 16;
         for pair in 0..pairs {
-            let (row, head) = (tile.row + pair / heads.len(), heads.start + pair % heads.len());
+            let (row, head) = (
+                tile.row + pair / heads.len(),
+                heads.start + pair % heads.len(),
+            );
             // SAFETY: each (row, span, head) belongs to one task.
             let partial = unsafe { self.partials.range(self.place(row, span, head)) };
             partial[..vectors].copy_from_slice(&parts.span_o[pair * vectors..(pair + 1) * vectors]);

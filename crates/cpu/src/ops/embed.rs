@@ -65,7 +65,14 @@ fn read_lane(dst: &mut [f32], layout: &PanelLayout, panel: &[u8], lane: usize) {
             }
         }
         PanelKind::F32 => {
-            for (dst, bytes) in dst.iter_mut().zip(panel.as_chunks::<4>().0.iter().skip(lane).step_by(PANEL_ROWS)) {
+            for (dst, bytes) in dst.iter_mut().zip(
+                panel
+                    .as_chunks::<4>()
+                    .0
+                    .iter()
+                    .skip(lane)
+                    .step_by(PANEL_ROWS),
+            ) {
                 *dst = f32::from_le_bytes(*bytes);
             }
         }
@@ -88,7 +95,11 @@ fn read_group(
     } else {
         f16_at(lane * 2)
     };
-    let m = if coded.minimum { f16_at((PANEL_ROWS + lane) * 2) } else { 0.0 };
+    let m = if coded.minimum {
+        f16_at((PANEL_ROWS + lane) * 2)
+    } else {
+        0.0
+    };
     let (subs, codes) = panel[coded.group_offset(g)..].split_at(coded.sub_bytes());
     let sub = |index: usize| f32::from(subs[index * PANEL_ROWS + lane] as i8);
     for (column, dst) in dst.iter_mut().enumerate() {
@@ -104,10 +115,18 @@ fn read_group(
             Some(levels) => f32::from(levels[usize::from(raw & 15)]),
             None => f32::from(i16::from(raw) - i16::from(coded.bias)),
         };
-        let scale = if coded.sub_scales == 0 { d } else { d * sub(half) };
+        let scale = if coded.sub_scales == 0 {
+            d
+        } else {
+            d * sub(half)
+        };
         *dst = scale * code;
         if coded.minimum {
-            let minimum = if coded.sub_scales == 0 { m } else { m * sub(coded.sub_scales + half) };
+            let minimum = if coded.sub_scales == 0 {
+                m
+            } else {
+                m * sub(coded.sub_scales + half)
+            };
             *dst += minimum;
         }
     }

@@ -25,8 +25,17 @@ pub fn kv_store(
     let dtype = cache.spec.groups[layer.group].dtype;
     let parts = 2 * heads.kv_heads;
     let part_len = BLOCK_TOKENS * heads.head_dim;
-    let call = StoreCall { group: layer.group, qkv, heads, batch };
-    let tasks = if qkv.num_rows() * parts * heads.head_dim < TASK_NUMBERS { 1 } else { parts };
+    let call = StoreCall {
+        group: layer.group,
+        qkv,
+        heads,
+        batch,
+    };
+    let tasks = if qkv.num_rows() * parts * heads.head_dim < TASK_NUMBERS {
+        1
+    } else {
+        parts
+    };
     let each = parts / tasks;
     match dtype {
         KvDtype::Bf16 => {
@@ -58,7 +67,9 @@ pub fn kv_store(
 }
 
 fn run(pool: &ThreadPool, (tasks, each): (usize, usize), store: &(dyn Fn(usize) + Sync)) {
-    pool.run(tasks, &|task, _| (task * each..(task + 1) * each).for_each(store));
+    pool.run(tasks, &|task, _| {
+        (task * each..(task + 1) * each).for_each(store)
+    });
 }
 
 struct StoreCall<'a> {
@@ -72,7 +83,11 @@ impl StoreCall<'_> {
     /// Calls `write(first number of the part, token of the block, numbers)` for every row; parts are keys and values of
     /// the heads in turn.
     fn store(&self, part: usize, write: impl Fn(usize, usize, &[f32])) {
-        let HeadShape { heads, kv_heads, head_dim } = *self.heads;
+        let HeadShape {
+            heads,
+            kv_heads,
+            head_dim,
+        } = *self.heads;
         let column = (heads + part % 2 * kv_heads + part / 2) * head_dim;
         let part_len = BLOCK_TOKENS * head_dim;
         for sequence in 0..self.batch.num_sequences() {

@@ -3,6 +3,8 @@
 //! A task is a run of panels of one part times a chunk of activation rows that stays in the second-level cache. Every output
 //! is computed by one kernel call over all columns, so neither the split nor the number of rows can change a bit.
 
+use std::ops::Range;
+
 use ucuz_tensor::buffer::Buffer;
 use ucuz_tensor::error::TensorResult;
 use ucuz_tensor::format::{Arithmetic, Coding, GROUP};
@@ -18,6 +20,8 @@ use crate::table::{CodedCall, FloatCall, Kernels, Levels};
 const TASKS_PER_THREAD: usize = 4;
 /// Packed activations of one task, in bytes: a share of a second-level cache.
 const CHUNK_BYTES: usize = 512 * 1024;
+/// Panels that a block of rows meets before the next block's turn: 64 columns of the destination are written together.
+const PANELS_PER_PASS: usize = 4;
 /// Bytes of an [`I8Group`] that a kernel reads.
 const GROUP_BYTES_READ: usize = 640;
 
@@ -42,14 +46,22 @@ impl LinearScratch {
     pub fn new(rows: usize, cols: usize) -> TensorResult<Self> {
         let (codes, floats) = Self::sizes(rows, cols);
         let what = "packed activations";
-        Ok(Self { codes: Buffer::zeroed(codes, what)?, floats: Buffer::zeroed(floats, what)? })
+        Ok(Self {
+            codes: Buffer::zeroed(codes, what)?,
+            floats: Buffer::zeroed(floats, what)?,
+        })
     }
 
     fn sizes(rows: usize, cols: usize) -> (usize, usize) {
         let groups = cols.div_ceil(GROUP);
         let codes = rows.div_ceil(BLOCK_ROWS).saturating_mul(groups);
-        let floats = rows.next_multiple_of(FLOAT_ROWS).saturating_mul(groups * GROUP);
-        (codes.saturating_mul(size_of::<I8Group>()), floats.saturating_mul(size_of::<f32>()))
+        let floats = rows
+            .next_multiple_of(FLOAT_ROWS)
+            .saturating_mul(groups * GROUP);
+        (
+            codes.saturating_mul(size_of::<I8Group>()),
+            floats.saturating_mul(size_of::<f32>()),
+        )
     }
 }
 
@@ -83,7 +95,11 @@ enum Packing {
 }
 
 impl Packing {
-    const ALL: [Self; 3] = [Self::I8, Self::Float(Rounding::Bf16), Self::Float(Rounding::None)];
+    const ALL: [Self; 3] = [
+        Self::I8,
+        Self::Float(Rounding::Bf16),
+        Self::Float(Rounding::None),
+    ];
 
     fn of(arithmetic: Arithmetic) -> Self {
         match arithmetic {
@@ -133,17 +149,29 @@ pub fn linear(
                 pack_floats(pool, kernels, &mut scratch.floats, call.x, rounding)
             }
         };
-        let panels = call.w.parts.iter().filter(wanted).map(|part| part.layout.panels()).sum();
+        let panels = call
+            .w
+            .parts
+            .iter()
+            .filter(wanted)
+            .map(|part| part.layout.panels())
+            .sum();
         let split = Split::new(packing, rows, groups, panels, pool.threads());
         let dst = Disjoint::new(call.dst.values_mut());
-        let job = Job { kernels, blocks, rows, groups, dst, dst_cols, output: call.output };
+        let job = Job {
+            kernels,
+            blocks,
+            rows,
+            groups,
+            dst,
+            dst_cols,
+            output: call.output,
+        };
         pool.run(split.tasks(), &|task, _| {
             let (blocks, mut panels) = split.task(task);
             for part in call.w.parts.iter().filter(wanted) {
                 let own = part.layout.panels();
-                for panel in panels.start.min(own)..panels.end.min(own) {
-                    blocks.clone().for_each(|block| job.compute(part, panel, block));
-                }
+                job.compute_all(part, panels.start.min(own)..panels.end.min(own), &blocks);
                 panels = panels.start.saturating_sub(own)..panels.end.saturating_sub(own);
             }
         });
@@ -164,8 +192,15 @@ impl Split {
         let fits = CHUNK_BYTES / packing.block_bytes(groups).max(1);
         let blocks_per_task = fits.clamp(1, blocks);
         let chunks = blocks.div_ceil(blocks_per_task);
-        let panels_per_task = (panels * chunks).div_ceil(threads * TASKS_PER_THREAD).min(panels);
-        Self { blocks, blocks_per_task, panels, panels_per_task: panels_per_task.max(1) }
+        let panels_per_task = (panels * chunks)
+            .div_ceil(threads * TASKS_PER_THREAD)
+            .min(panels);
+        Self {
+            blocks,
+            blocks_per_task,
+            panels,
+            panels_per_task: panels_per_task.max(1),
+        }
     }
 
     fn tasks(&self) -> usize {
@@ -173,9 +208,12 @@ impl Split {
     }
 
     /// Blocks and panels of a task; tasks in a row share their blocks.
-    fn task(&self, task: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    fn task(&self, task: usize) -> (Range<usize>, Range<usize>) {
         let runs = self.panels.div_ceil(self.panels_per_task);
-        let (block, panel) = (task / runs * self.blocks_per_task, task % runs * self.panels_per_task);
+        let (block, panel) = (
+            task / runs * self.blocks_per_task,
+            task % runs * self.panels_per_task,
+        );
         (
             block..self.blocks.min(block + self.blocks_per_task),
             panel..self.panels.min(panel + self.panels_per_task),
@@ -250,6 +288,17 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Panels of a part times blocks of rows: a few panels at a time stay in the first-level cache for all blocks.
+    fn compute_all(&self, part: &Part, panels: Range<usize>, blocks: &Range<usize>) {
+        for first in panels.clone().step_by(PANELS_PER_PASS) {
+            for block in blocks.clone() {
+                for panel in first..panels.end.min(first + PANELS_PER_PASS) {
+                    self.compute(part, panel, block);
+                }
+            }
+        }
+    }
+
     /// One panel of a part times one block of rows, into the destination.
     fn compute(&self, part: &Part, panel: usize, block: usize) {
         let bytes = part.layout.panel_bytes();
@@ -268,7 +317,15 @@ impl Job<'_> {
                 let rows = FLOAT_ROWS.min(self.rows - first);
                 let cols = self.groups * GROUP;
                 let x = &floats[block * FLOAT_ROWS * cols..][..cols * rows.next_power_of_two()];
-                self.float(&mut tile, part, FloatCall { panel: panel_bytes, x, rows });
+                self.float(
+                    &mut tile,
+                    part,
+                    FloatCall {
+                        panel: panel_bytes,
+                        x,
+                        rows,
+                    },
+                );
                 (first, rows)
             }
         };
@@ -277,7 +334,15 @@ impl Job<'_> {
 
     fn coded(&self, tile: &mut Tile, part: &Part, panel: &[u8], groups: &[I8Group], rows: usize) {
         if let PanelKind::Coded(coded) = part.layout.kind {
-            (self.kernels.linear_i8)(tile, &CodedCall { panel, coded, groups, rows });
+            (self.kernels.linear_i8)(
+                tile,
+                &CodedCall {
+                    panel,
+                    coded,
+                    groups,
+                    rows,
+                },
+            );
         }
     }
 
@@ -308,10 +373,14 @@ impl Job<'_> {
             let dst = unsafe { self.dst.range(start..start + lanes) };
             let mut sums = *sums;
             if part.bias.is_some() {
-                sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+                sums.iter_mut()
+                    .zip(bias)
+                    .for_each(|(sum, bias)| *sum += bias);
             }
             if self.output == Output::Add {
-                sums.iter_mut().zip(&*dst).for_each(|(sum, residual)| *sum += residual);
+                sums.iter_mut()
+                    .zip(&*dst)
+                    .for_each(|(sum, residual)| *sum += residual);
             }
             match dst.first_chunk_mut() {
                 Some(whole) if lanes == PANEL_ROWS => *whole = sums,

@@ -28,7 +28,11 @@ pub fn qk_norm_rope(
     batch: &Batch,
 ) {
     let (rows, cols) = (qkv.num_rows(), qkv.num_cols());
-    let HeadShape { heads, kv_heads, head_dim } = call.heads;
+    let HeadShape {
+        heads,
+        kv_heads,
+        head_dim,
+    } = call.heads;
     let rotated = (heads + kv_heads) * head_dim;
     let (cos, sin) = (call.rope.cos.view(), call.rope.sin.view());
     let qkv = Disjoint::new(qkv.values_mut());

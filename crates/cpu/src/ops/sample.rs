@@ -1,8 +1,6 @@
 //! Choosing tokens: the row sampler of `tensor`, rows in parallel.
 
-use ucuz_tensor::sampling::{
-    RowFault, SampleRow, SampleScratch, Sampled, SampledRow, sample_row,
-};
+use ucuz_tensor::sampling::{RowFault, SampleRow, SampleScratch, Sampled, SampledRow, sample_row};
 use ucuz_tensor::tensor::View;
 
 use crate::pool::{Disjoint, ThreadPool};

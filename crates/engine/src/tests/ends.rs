@@ -20,11 +20,17 @@ fn a_stop_id_ends_the_request_and_is_not_sent() {
     let stop = tokens[6];
     let first = tokens.iter().position(|&token| token == stop).unwrap();
     let mut bench = small();
-    let (_, receiver) = bench.submit(Request { stop_ids: vec![96, stop, stop], ..request(3, 10, 20) });
+    let (_, receiver) = bench.submit(Request {
+        stop_ids: vec![stop, stop],
+        ..request(3, 10, 20)
+    });
     bench.run();
     assert_eq!(receiver.tokens(), tokens[..first]);
     let (reason, usage) = receiver.done().unwrap();
-    assert_eq!((reason, usage.completion_tokens as usize), (FinishReason::Stop, first));
+    assert_eq!(
+        (reason, usage.completion_tokens as usize),
+        (FinishReason::Stop, first)
+    );
     assert_eq!(bench.handle.stats().totals.stopped, 1);
 }
 
@@ -34,7 +40,11 @@ fn min_tokens_forbids_stop_ids_until_then() {
     let mut options = SimOptions::new(64, 4, 256, 32);
     options.reply = Some(reply);
     let mut bench = Bench::new(options, 4, 1);
-    let stopping = Request { stop_ids: vec![7], min_tokens: 5, ..request(1, 3, 20) };
+    let stopping = Request {
+        stop_ids: vec![7],
+        min_tokens: 5,
+        ..request(1, 3, 20)
+    };
     let (_, receiver) = bench.submit(stopping);
     bench.run();
     let (reason, usage) = receiver.done().unwrap();
@@ -46,7 +56,9 @@ fn min_tokens_forbids_stop_ids_until_then() {
 fn a_script_is_followed() {
     let script = [5, 6, 7, 8];
     let mut options = SimOptions::new(64, 4, 256, 32);
-    options.reply = Some(Arc::new(move |history: &[u32]| script.get(history.len() - 3).copied()));
+    options.reply = Some(Arc::new(move |history: &[u32]| {
+        script.get(history.len() - 3).copied()
+    }));
     let mut bench = Bench::new(options, 4, 1);
     let (_, receiver) = bench.submit(request(1, 3, 4));
     bench.run();
@@ -59,11 +71,19 @@ fn prompt_scores_come_before_the_first_token() {
     let (_, receiver) = bench.submit(busy_request(5, 80, 3));
     bench.run();
     let events = receiver.events();
-    let Event::PromptScored(scores) = &events[0] else { panic!("{events:?}") };
+    let Event::PromptScored(scores) = &events[0] else {
+        panic!("{events:?}")
+    };
     let ids: Vec<u32> = scores.iter().map(|score| score.id).collect();
     assert_eq!(ids, prompt(5, 80)[1..]);
-    assert!(scores.iter().all(|s| s.logprob < 0.0 && s.top.len() == 2 && s.top[0].1 >= s.logprob));
-    let Event::Token(token) = &events[1] else { panic!("{events:?}") };
+    assert!(
+        scores
+            .iter()
+            .all(|s| s.logprob < 0.0 && s.top.len() == 2 && s.top[0].1 >= s.logprob)
+    );
+    let Event::Token(token) = &events[1] else {
+        panic!("{events:?}")
+    };
     assert!(token.logprob.unwrap() < 0.0 && token.top.len() == 3);
 }
 
@@ -71,12 +91,17 @@ fn prompt_scores_come_before_the_first_token() {
 fn scoring_only_ends_without_a_token() {
     for len in [1, 2, 32, 33, 100] {
         let mut bench = small();
-        let scoring = Request { prompt_logprobs: Some(0), ..request(5, len, 0) };
+        let scoring = Request {
+            prompt_logprobs: Some(0),
+            ..request(5, len, 0)
+        };
         let (_, receiver) = bench.submit(scoring.clone());
         bench.run();
         let events = receiver.events();
         assert_eq!(events.len(), 2, "{events:?}");
-        let Event::PromptScored(scores) = &events[0] else { panic!("{events:?}") };
+        let Event::PromptScored(scores) = &events[0] else {
+            panic!("{events:?}")
+        };
         assert_eq!(scores.len(), len - 1);
         let (reason, usage) = receiver.done().unwrap();
         assert_eq!((reason, usage.completion_tokens), (FinishReason::Length, 0));
@@ -91,41 +116,78 @@ fn no_scores_are_sent_unless_asked_for() {
     bench.run();
     let events = receiver.events();
     assert_eq!(events.len(), 4);
-    assert!(events[..3].iter().all(
-        |e| matches!(e, Event::Token(t) if t.logprob.is_none() && t.top.is_empty())
-    ));
+    assert!(
+        events[..3]
+            .iter()
+            .all(|e| matches!(e, Event::Token(t) if t.logprob.is_none() && t.top.is_empty()))
+    );
 }
 
 #[test]
 fn bad_requests_are_refused_with_the_rule() {
     let bench = small();
     let refuse = |request: Request, text: &str| {
-        let error = bench.handle.submit(request, Receiver::default().sink()).unwrap_err();
+        let error = bench
+            .handle
+            .submit(request, Receiver::default().sink())
+            .unwrap_err();
         assert_eq!(error.to_string(), text);
     };
     let base = || request(1, 4, 4);
-    refuse(Request { prompt: vec![], ..base() }, "prompt is empty, but must be at least one token");
     refuse(
-        Request { prompt: vec![97], ..base() },
+        Request {
+            prompt: vec![],
+            ..base()
+        },
+        "prompt is empty, but must be at least one token",
+    );
+    refuse(
+        Request {
+            prompt: vec![97],
+            ..base()
+        },
         "prompt is 97, but must be a token id below 97",
     );
     refuse(
-        Request { max_tokens: 0, ..base() },
+        Request {
+            max_tokens: 0,
+            ..base()
+        },
         "max_tokens is 0, but must be at least 1 unless the prompt is scored",
     );
     refuse(
-        Request { min_tokens: 5, ..base() },
+        Request {
+            min_tokens: 5,
+            ..base()
+        },
         "min_tokens is 5, but must be at most max_tokens (4)",
     );
+    let many = Request {
+        prompt_logprobs: Some(9999),
+        ..base()
+    };
+    refuse(many, "prompt_logprobs is 9999, but must be at most 1024");
     let params = |edit: fn(&mut SamplingParams)| {
         let mut request = base();
         edit(&mut request.params);
         request
     };
-    refuse(params(|p| p.temperature = -1.0), "temperature is -1, but must be 0 or more");
-    refuse(params(|p| p.temperature = f32::NAN), "temperature is NaN, but must be 0 or more");
-    refuse(params(|p| p.top_p = 1.5), "top_p is 1.5, but must be from 0 to 1");
-    refuse(params(|p| p.repetition_penalty = 0.0), "repetition_penalty is 0, but must be above 0");
+    refuse(
+        params(|p| p.temperature = -1.0),
+        "temperature is -1, but must be 0 or more",
+    );
+    refuse(
+        params(|p| p.temperature = f32::NAN),
+        "temperature is NaN, but must be 0 or more",
+    );
+    refuse(
+        params(|p| p.top_p = 1.5),
+        "top_p is 1.5, but must be from 0 to 1",
+    );
+    refuse(
+        params(|p| p.repetition_penalty = 0.0),
+        "repetition_penalty is 0, but must be above 0",
+    );
     refuse(
         params(|p| p.logit_bias = vec![(1, f32::INFINITY)]),
         "logit_bias is inf, but must be finite",
@@ -137,7 +199,11 @@ fn bad_requests_are_refused_with_the_rule() {
 fn too_long_and_too_large_are_refused_at_the_door() {
     let bench = Bench::new(SimOptions::new(64, 4, 256, 5), 4, 1);
     let submit = |request| bench.handle.submit(request, Receiver::default().sink());
-    let too_long = SubmitError::TooLong { prompt: 200, max_tokens: 57, limit: 256 };
+    let too_long = SubmitError::TooLong {
+        prompt: 200,
+        max_tokens: 57,
+        limit: 256,
+    };
     assert_eq!(submit(request(1, 200, 57)), Err(too_long));
     let too_large = SubmitError::LargerThanPool { needs: 6, has: 5 };
     assert_eq!(submit(request(1, 100, 62)), Err(too_large));
@@ -150,12 +216,23 @@ fn too_long_and_too_large_are_refused_at_the_door() {
 fn a_full_house_is_told_when_to_retry_and_others_are_unaffected() {
     let mut bench = small();
     let requests: Vec<_> = (0..8).map(|seed| request(seed, 50, 30)).collect();
-    let mut receivers: Vec<_> = requests[..4].iter().map(|r| bench.submit(r.clone()).1).collect();
+    let mut receivers: Vec<_> = requests[..4]
+        .iter()
+        .map(|r| bench.submit(r.clone()).1)
+        .collect();
     bench.turns(4);
     receivers.extend(requests[4..].iter().map(|r| bench.submit(r.clone()).1));
     bench.turns(1);
-    let refused = bench.handle.submit(request(9, 5, 5), Receiver::default().sink());
-    let Err(SubmitError::Full { waiting: 8, retry_after_s }) = refused else { panic!("{refused:?}") };
+    let refused = bench
+        .handle
+        .submit(request(9, 5, 5), Receiver::default().sink());
+    let Err(SubmitError::Full {
+        waiting: 8,
+        retry_after_s,
+    }) = refused
+    else {
+        panic!("{refused:?}")
+    };
     assert!(retry_after_s >= 1);
     bench.run();
     for (receiver, request) in receivers.iter().zip(&requests) {
@@ -182,7 +259,10 @@ fn a_vanished_client_is_noticed_within_one_turn() {
         bench.turns(1);
     }
     let stats = bench.handle.stats();
-    assert_eq!((stats.running, stats.waiting, stats.totals.disconnected), (1, 0, 2));
+    assert_eq!(
+        (stats.running, stats.waiting, stats.totals.disconnected),
+        (1, 0, 2)
+    );
     bench.run();
     assert_eq!(results(&kept), solo(&other, &[None]));
     let (_, decoding) = bench.submit(request(4, 9, 90));
@@ -212,7 +292,9 @@ fn closing_ends_at_once_and_a_stop_string_corrects_the_usage() {
     let mut bench = small();
     let (id, receiver) = bench.submit(request(1, 10, 50));
     bench.turns(10);
-    bench.handle.close(id, CloseReason::StopString { accepted_tokens: 4 });
+    bench
+        .handle
+        .close(id, CloseReason::StopString { accepted_tokens: 4 });
     bench.run();
     let (reason, usage) = receiver.done().unwrap();
     assert_eq!((reason, usage.completion_tokens), (FinishReason::Closed, 4));
@@ -236,7 +318,10 @@ fn times_are_told_in_usage() {
     bench.run();
     // The first takes 10 + 10 rows at 1 ms each, this one 30, then 4.
     let usage = receiver.done().unwrap().1;
-    assert_eq!((usage.queue_ms, usage.first_token_ms, usage.total_ms), (120, 150, 154));
+    assert_eq!(
+        (usage.queue_ms, usage.first_token_ms, usage.total_ms),
+        (120, 150, 154)
+    );
     let stats = bench.handle.stats();
     assert!((stats.rows_per_second - 1000.0).abs() < 1e-6, "{stats:?}");
     assert_eq!(stats.totals.computed_rows, 54);
@@ -247,7 +332,9 @@ fn draining_finishes_what_is_inside_and_takes_nothing_new() {
     let mut bench = small();
     let (_, receiver) = bench.submit(request(1, 10, 5));
     bench.handle.drain();
-    let refused = bench.handle.submit(request(1, 10, 5), Receiver::default().sink());
+    let refused = bench
+        .handle
+        .submit(request(1, 10, 5), Receiver::default().sink());
     assert_eq!(refused, Err(SubmitError::Draining));
     while bench.turn().unwrap() != Turn::Ended {}
     assert_eq!(receiver.tokens().len(), 5);

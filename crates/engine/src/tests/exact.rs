@@ -6,10 +6,18 @@ const WINDOWS: [&[Option<usize>]; 3] = [&[None], &[None, Some(40)], &[Some(70)]]
 
 fn requests() -> Vec<Request> {
     let lengths = [1, 2, 31, 32, 33, 61, 96, 130];
-    (0u32..).zip(lengths).map(|(seed, len)| busy_request(seed, len, 40)).collect()
+    (0u32..)
+        .zip(lengths)
+        .map(|(seed, len)| busy_request(seed, len, 40))
+        .collect()
 }
 
-fn options(step_rows: usize, sequences: usize, windows: &[Option<usize>], blocks: usize) -> SimOptions {
+fn options(
+    step_rows: usize,
+    sequences: usize,
+    windows: &[Option<usize>],
+    blocks: usize,
+) -> SimOptions {
     let mut options = SimOptions::new(step_rows, sequences, 4096, blocks);
     options.windows = windows.to_vec();
     options.blocks = vec![blocks; windows.len()];
@@ -20,7 +28,10 @@ fn options(step_rows: usize, sequences: usize, windows: &[Option<usize>], blocks
 fn check(options: SimOptions, depth: usize) -> u64 {
     let windows = options.windows.clone();
     let mut bench = Bench::new(options, 100, depth);
-    let submitted: Vec<_> = requests().into_iter().map(|r| (bench.submit(r.clone()).1, r)).collect();
+    let submitted: Vec<_> = requests()
+        .into_iter()
+        .map(|r| (bench.submit(r.clone()).1, r))
+        .collect();
     bench.run();
     for (receiver, request) in submitted {
         assert_eq!(results(&receiver), solo(&request, &windows), "{request:?}");
@@ -68,13 +79,18 @@ fn depth_changes_nothing() {
 
 #[test]
 fn nano_vllm_217_preempted_at_a_block_border() {
-    // A sequence of 33 tokens loses its blocks to an older one and comes back.
-    let mut bench = Bench::new(options(64, 2, &[None], 3), 10, 1);
-    let (older, younger) = (request(1, 32, 33), request(2, 30, 20));
+    // The older one's fourth block is taken from the younger one when that has computed 33 tokens.
+    let mut bench = Bench::new(options(256, 2, &[None], 5), 10, 1);
+    let (older, younger) = (request(1, 94, 20), request(2, 31, 20));
     let (_, first) = bench.submit(older.clone());
     let (_, second) = bench.submit(younger.clone());
+    bench.turns(3);
+    let rows = bench.handle.stats().totals.computed_rows;
+    assert_eq!(rows, 96 + 33);
+    bench.turns(1);
+    assert_eq!(bench.handle.stats().waiting, 1);
     bench.run();
-    assert!(second.done().unwrap().1.preemptions > 0);
+    assert_eq!(second.done().unwrap().1.preemptions, 1);
     assert_eq!(results(&first), solo(&older, &[None]));
     assert_eq!(results(&second), solo(&younger, &[None]));
 }
@@ -122,10 +138,15 @@ fn llama_cpp_23652_full_pool_preempts_and_everybody_finishes() {
 #[test]
 fn a_thousand_requests_leave_an_empty_pool() {
     let mut bench = Bench::new(options(48, 6, &[None, Some(40)], 16), 2000, 1);
-    let receivers: Vec<_> =
-        (0..1000).map(|i| bench.submit(request(i, 1 + i as usize % 90, 1 + i % 17)).1).collect();
+    let receivers: Vec<_> = (0..1000)
+        .map(|i| bench.submit(request(i, 1 + i as usize % 90, 1 + i % 17)).1)
+        .collect();
     bench.run();
-    assert!(receivers.iter().all(|r| r.num_ends() == 1 && r.done().is_some()));
+    assert!(
+        receivers
+            .iter()
+            .all(|r| r.num_ends() == 1 && r.done().is_some())
+    );
     assert_eq!(bench.handle.stats().totals.length, 1000);
 }
 
@@ -138,4 +159,18 @@ fn a_decoding_sequence_moves_on_in_every_step_of_a_long_prefill() {
     let before = chat.tokens().len();
     bench.turns(20);
     assert_eq!(chat.tokens().len(), before + 20);
+}
+
+#[test]
+fn a_newcomer_is_not_admitted_only_to_be_thrown_out() {
+    let mut bench = Bench::new(options(64, 2, &[None], 2), 10, 1);
+    let receivers: Vec<_> = (0..2)
+        .map(|seed| bench.submit(request(seed, 31, 20)).1)
+        .collect();
+    bench.run();
+    assert!(
+        receivers
+            .iter()
+            .all(|r| r.done().unwrap().1.preemptions == 0)
+    );
 }

@@ -15,7 +15,10 @@ fn a_bad_row_ends_only_its_sequence() {
     bench.turns(5);
     bench.control.inject(Some(SimFault::Row));
     bench.run();
-    let failed = receivers.iter().filter(|r| r.failure() == Some(FailureKind::Row)).count();
+    let failed = receivers
+        .iter()
+        .filter(|r| r.failure() == Some(FailureKind::Row))
+        .count();
     assert_eq!(failed, 1);
     for (receiver, request) in receivers.iter().zip(&requests) {
         if receiver.failure().is_none() {
@@ -29,12 +32,12 @@ fn a_failed_step_is_computed_again_unseen() {
     for depth in [1, 2] {
         for fault in [SimFault::Launch, SimFault::Wait] {
             let mut bench = bench(depth);
-            let requests: Vec<_> = (0..3).map(|seed| busy_request(seed, 90, 20)).collect();
+            let requests: Vec<_> = (0..3).map(|seed| busy_request(seed, 90, 60)).collect();
             let receivers: Vec<_> = requests.iter().map(|r| bench.submit(r.clone()).1).collect();
             for wait in [0, 1, 4, 9] {
                 bench.turns(wait);
                 bench.control.inject(Some(fault));
-                bench.turns(20);
+                bench.turns(12);
             }
             bench.run();
             for (receiver, request) in receivers.iter().zip(&requests) {
@@ -87,13 +90,21 @@ fn a_lost_device_or_a_panic_fails_everybody_and_is_told() {
         bench.control.inject(Some(fault));
         let Bench { engine, handle, .. } = bench;
         engine.run();
-        assert!(receivers.iter().chain([&late]).all(|r| r.failure() == Some(kind)));
+        assert!(
+            receivers
+                .iter()
+                .chain([&late])
+                .all(|r| r.failure() == Some(kind))
+        );
         assert!(receivers.iter().all(|r| r.num_ends() == 1));
         let health = handle.health();
         assert!(matches!(health.life, Life::Dead(_)) && !health.is_alive());
         let refused = handle.submit(request(1, 2, 3), Receiver::default().sink());
         assert_eq!(refused, Err(SubmitError::Dead));
         let stats = handle.stats();
-        assert_eq!((stats.totals.failed, stats.running, stats.waiting), (7, 0, 0));
+        assert_eq!(
+            (stats.totals.failed, stats.running, stats.waiting),
+            (7, 0, 0)
+        );
     }
 }

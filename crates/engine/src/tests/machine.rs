@@ -7,8 +7,16 @@ use crate::sim::SimFault;
 
 #[derive(Debug, Clone)]
 enum Act {
-    Submit { seed: u32, len: usize, max_tokens: u32, is_busy: bool },
-    Score { seed: u32, len: usize },
+    Submit {
+        seed: u32,
+        len: usize,
+        max_tokens: u32,
+        is_busy: bool,
+    },
+    Score {
+        seed: u32,
+        len: usize,
+    },
     Turn(usize),
     Close(usize),
     StopString(usize, u32),
@@ -17,7 +25,11 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let fault = prop_oneof![Just(SimFault::Row), Just(SimFault::Launch), Just(SimFault::Wait)];
+    let fault = prop_oneof![
+        Just(SimFault::Row),
+        Just(SimFault::Launch),
+        Just(SimFault::Wait)
+    ];
     prop_oneof![
         4 => (0..9u32, 1..120usize, 1..40u32, any::<bool>()).prop_map(
             |(seed, len, max_tokens, is_busy)| Act::Submit { seed, len, max_tokens, is_busy }
@@ -91,12 +103,24 @@ fn perform(bench: &mut Bench, lives: &mut Vec<Life>, act: &Act) {
         }
     };
     match *act {
-        Act::Submit { seed, len, max_tokens, is_busy } => {
+        Act::Submit {
+            seed,
+            len,
+            max_tokens,
+            is_busy,
+        } => {
             let make = if is_busy { busy_request } else { request };
             submit(bench, lives, make(seed, len, max_tokens));
         }
         Act::Score { seed, len } => {
-            submit(bench, lives, Request { prompt_logprobs: Some(1), ..request(seed, len, 0) });
+            submit(
+                bench,
+                lives,
+                Request {
+                    prompt_logprobs: Some(1),
+                    ..request(seed, len, 0)
+                },
+            );
         }
         Act::Turn(n) => bench.turns(n),
         Act::Fault(fault) => bench.control.inject(Some(fault)),
@@ -107,7 +131,9 @@ fn perform(bench: &mut Bench, lives: &mut Vec<Life>, act: &Act) {
         }
         Act::StopString(which, accepted_tokens) => {
             if let Some((id, _)) = pick(lives, which) {
-                bench.handle.close(id, CloseReason::StopString { accepted_tokens });
+                bench
+                    .handle
+                    .close(id, CloseReason::StopString { accepted_tokens });
             }
         }
         Act::HangUp(which) => {
@@ -121,7 +147,12 @@ fn perform(bench: &mut Bench, lives: &mut Vec<Life>, act: &Act) {
 fn submit(bench: &Bench, lives: &mut Vec<Life>, request: Request) {
     let receiver = Receiver::default();
     match bench.handle.submit(request.clone(), receiver.sink()) {
-        Ok(id) => lives.push(Life { id, receiver, request, is_cut: false }),
+        Ok(id) => lives.push(Life {
+            id,
+            receiver,
+            request,
+            is_cut: false,
+        }),
         Err(error) => {
             let is_expected = matches!(
                 error,
@@ -148,7 +179,10 @@ fn check_end(life: &Life, windows: &[Option<usize>]) {
         }
         _ => false,
     };
-    assert!(is_whole || life.is_cut || matches!(end, Some(Event::Failed { .. })), "{end:?}");
+    assert!(
+        is_whole || life.is_cut || matches!(end, Some(Event::Failed { .. })),
+        "{end:?}"
+    );
     match is_whole {
         true => assert_eq!(events, expected),
         false => assert_eq!(events, expected[..events.len()]),

@@ -92,11 +92,18 @@ impl Bench {
     fn new(mut options: SimOptions, max_waiting: usize, depth: usize) -> Self {
         let clock = ManualClock::default();
         let pace = clock.clone();
-        options.pace = Some(Box::new(move |rows| pace.advance(Duration::from_millis(rows as u64))));
+        options.pace = Some(Box::new(move |rows| {
+            pace.advance(Duration::from_millis(rows as u64))
+        }));
         let (runner, control) = SimRunner::new(options);
         let config = EngineConfig { max_waiting, depth };
         let (engine, handle) = Engine::new(Box::new(runner), config, Arc::new(clock.clone()));
-        Self { engine, handle, control, clock }
+        Self {
+            engine,
+            handle,
+            control,
+            clock,
+        }
     }
 
     fn submit(&self, request: Request) -> (RequestId, Receiver) {
@@ -109,7 +116,10 @@ impl Bench {
         let turn = self.engine.turn();
         self.engine.check_integrity();
         let stats = self.handle.stats();
-        assert!(stats.groups.iter().all(|g| g.free + g.used == g.total), "{stats:?}");
+        assert!(
+            stats.groups.iter().all(|g| g.free + g.used == g.total),
+            "{stats:?}"
+        );
         turn
     }
 
@@ -131,7 +141,10 @@ impl Bench {
 
     fn assert_empty(&self) {
         let stats = self.handle.stats();
-        assert_eq!((stats.running, stats.waiting, stats.queued_tokens), (0, 0, 0));
+        assert_eq!(
+            (stats.running, stats.waiting, stats.queued_tokens),
+            (0, 0, 0)
+        );
         assert_eq!((stats.kv_bytes_used, stats.token_bytes), (0, 0));
         assert!(stats.groups.iter().all(|g| g.free == g.total));
         assert_eq!(stats.totals.ended(), stats.totals.requests);
@@ -139,7 +152,9 @@ impl Bench {
 }
 
 fn prompt(seed: u32, len: usize) -> Vec<u32> {
-    (0..len as u32).map(|i| (seed.wrapping_mul(7919) ^ i.wrapping_mul(104_729)) % 97).collect()
+    (0..len as u32)
+        .map(|i| (seed.wrapping_mul(7919) ^ i.wrapping_mul(104_729)) % 97)
+        .collect()
 }
 
 fn request(seed: u32, len: usize, max_tokens: u32) -> Request {
@@ -190,6 +205,9 @@ fn solo(request: &Request, windows: &[Option<usize>]) -> Vec<Event> {
 /// All events but the last one.
 fn results(receiver: &Receiver) -> Vec<Event> {
     let mut events = receiver.events();
-    assert!(matches!(events.pop(), Some(Event::Done { .. })), "it ended well");
+    assert!(
+        matches!(events.pop(), Some(Event::Done { .. })),
+        "it ended well"
+    );
     events
 }

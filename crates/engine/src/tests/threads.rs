@@ -18,13 +18,18 @@ impl EventSink for ChannelSink {
 
 fn spawn() -> Handle {
     let (runner, _) = SimRunner::new(SimOptions::new(64, 4, 256, 16));
-    let config = EngineConfig { max_waiting: 60, depth: 1 };
+    let config = EngineConfig {
+        max_waiting: 60,
+        depth: 1,
+    };
     Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap()
 }
 
 fn submit(handle: &Handle, request: Request) -> Channel<Event> {
     let (sender, receiver) = channel();
-    handle.submit(request, Box::new(ChannelSink(sender))).unwrap();
+    handle
+        .submit(request, Box::new(ChannelSink(sender)))
+        .unwrap();
     receiver
 }
 
@@ -53,6 +58,12 @@ fn an_idle_engine_wakes_for_a_request_and_ends_with_its_last_handle() {
     let handle = spawn();
     for seed in 0..20 {
         assert_eq!(submit(&handle, request(seed, 5, 3)).iter().count(), 4);
+        // Who sees the end of a request sees its blocks free.
+        let stats = handle.stats();
+        assert_eq!(
+            (stats.running, stats.kv_bytes_used, stats.token_bytes),
+            (0, 0, 0)
+        );
     }
     let thread = crate::handle::lock(&handle.shared.thread).take().unwrap();
     let receiver = submit(&handle, request(1, 5, 100));

@@ -25,6 +25,9 @@ const FEATURES: &[(&str, &[f64])] = &[
     ("residual_scale", &[0.0, 1.0]),
     ("embedding_scale", &[0.0, 1.0]),
     ("nextn_predict_layers", &[0.0]),
+    ("attention.output_scale", &[0.0, 1.0]),
+    ("attention.temperature_scale", &[0.0]),
+    ("rope.scaling.attn_factor", &[0.0, 1.0]),
 ];
 
 /// Layers of the 27B member of Gemma 3, whose attention scale is not that of its head size.

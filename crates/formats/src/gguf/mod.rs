@@ -103,7 +103,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, FormatError> {
             FormatError::unsupported(place, "GGUF version 1 is not read", 1)
                 .advise("convert the model again: versions 2 and 3 are read"),
         ),
-        v if v.swap_bytes() <= 0xffff => {
+        v if (1..=0xffff).contains(&v.swap_bytes()) => {
             let rule = "big-endian GGUF is not read";
             Err(
                 FormatError::unsupported(place, rule, format!("version {}", v.swap_bytes()))
@@ -223,19 +223,21 @@ fn read_tensor<'a>(cursor: &mut Cursor<'a>, name: &'a str) -> Result<RawTensor<'
 /// Bytes of a tensor, computed wide so that no product can wrap.
 fn tensor_bytes(name: &str, format: Format, shape: &[usize]) -> Result<u64, FormatError> {
     let (cols, rows) = shape.split_last().unwrap_or((&1, &[]));
-    let Some(row_bytes) = format.row_bytes(*cols) else {
-        let rule = format!(
-            "a row of {format} is a whole number of {}-element blocks",
-            format.info().block_elements
-        );
+    let block = format.info().block_elements;
+    if !cols.is_multiple_of(block) {
+        let rule = format!("a row of {format} is a whole number of {block}-element blocks");
         return Err(FormatError::damaged(
             Place::tensor(name),
             rule,
             format!("{cols} columns"),
         ));
-    };
-    rows.iter()
-        .try_fold(row_bytes as u64, |bytes, n| bytes.checked_mul(*n as u64))
+    }
+    format
+        .row_bytes(*cols)
+        .and_then(|row| {
+            rows.iter()
+                .try_fold(row as u64, |bytes, n| bytes.checked_mul(*n as u64))
+        })
         .filter(|bytes| i64::try_from(*bytes).is_ok())
         .ok_or_else(|| {
             let rule = "a tensor's size fits 63 bits";

@@ -53,8 +53,8 @@ impl<'a> GgufFile<'a> {
             bos: self.special_id("tokenizer.ggml.bos_token_id", vocab)?,
             eos: self.special_id("tokenizer.ggml.eos_token_id", vocab)?,
             eot: self.special_id("tokenizer.ggml.eot_token_id", vocab)?,
-            unk: self.special_id("tokenizer.ggml.unknown_token_id", vocab)?,
-            pad: self.special_id("tokenizer.ggml.padding_token_id", vocab)?,
+            unk: self.idle_id("tokenizer.ggml.unknown_token_id", vocab)?,
+            pad: self.idle_id("tokenizer.ggml.padding_token_id", vocab)?,
             add_bos: self.boolean("tokenizer.ggml.add_bos_token")?,
             add_eos: self.boolean("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: self.boolean("tokenizer.ggml.add_space_prefix")?,
@@ -111,6 +111,12 @@ impl<'a> GgufFile<'a> {
                 .map_err(|e| FormatError::damaged(Place::key(key), "merge rules are UTF-8", e))
         };
         strings.map(utf8).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// An id that generation never uses: files in the wild hold ones beyond the vocabulary, which count as absent.
+    fn idle_id(&self, key: &str, vocab: usize) -> Result<Option<u32>, FormatError> {
+        let id = self.count(key)?.filter(|id| *id < vocab as u64);
+        Ok(id.and_then(|id| u32::try_from(id).ok()))
     }
 
     fn special_id(&self, key: &str, vocab: usize) -> Result<Option<u32>, FormatError> {

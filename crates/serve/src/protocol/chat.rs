@@ -38,7 +38,12 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
     }
     refuse_echo(&mut fields)?;
     let ignored = optional::settle(fields)?;
-    Ok(ChatRequest { model, generate, delivery, ignored })
+    Ok(ChatRequest {
+        model,
+        generate,
+        delivery,
+        ignored,
+    })
 }
 
 /// `logprobs` is a switch here, `top_logprobs` the number.

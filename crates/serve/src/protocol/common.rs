@@ -22,7 +22,10 @@ pub struct Delivery {
 pub(super) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     let stream = fields.bool("stream")?.unwrap_or(false);
     let Some(options) = fields.take("stream_options") else {
-        return Ok(Delivery { stream, include_usage: false });
+        return Ok(Delivery {
+            stream,
+            include_usage: false,
+        });
     };
     if !stream {
         let message = "stream_options is given, it needs \"stream\": true";
@@ -33,10 +36,16 @@ pub(super) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     // Padding against traffic analysis; leaving it out is what `false` asks for.
     if options.bool("include_obfuscation")? == Some(true) {
         let message = "stream_options.include_obfuscation is true, only false is supported";
-        return Err(ApiError::invalid("stream_options.include_obfuscation", message));
+        return Err(ApiError::invalid(
+            "stream_options.include_obfuscation",
+            message,
+        ));
     }
     options.finish()?;
-    Ok(Delivery { stream, include_usage })
+    Ok(Delivery {
+        stream,
+        include_usage,
+    })
 }
 
 /// Takes everything but the prompt, `model`, the delivery and the answer's log-probabilities, whose
@@ -60,7 +69,13 @@ pub(super) fn generation(
 fn sampling(fields: &mut Fields) -> Result<SamplingOptions, ApiError> {
     let temperature = fields.f32("temperature")?;
     Ok(SamplingOptions {
-        temperature: temperature.map(|t| if t > 0.0 && t < LEAST_TEMPERATURE { 0.0 } else { t }),
+        temperature: temperature.map(|t| {
+            if t > 0.0 && t < LEAST_TEMPERATURE {
+                0.0
+            } else {
+                t
+            }
+        }),
         top_k: fields.u32("top_k")?,
         top_p: fields.f32("top_p")?,
         min_p: fields.f32("min_p")?,
@@ -114,7 +129,10 @@ fn logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
             if entries.len() > LIMITS.logit_bias {
                 return Err(fields.too_many("logit_bias", entries.len(), LIMITS.logit_bias));
             }
-            entries.into_iter().map(|(id, value)| bias(&id, &value)).collect()
+            entries
+                .into_iter()
+                .map(|(id, value)| bias(&id, &value))
+                .collect()
         }
         Some(other) => Err(fields.wrong("logit_bias", &other, EXPECTED)),
     }
@@ -127,7 +145,10 @@ fn bias(id: &str, value: &Json) -> Result<(u32, f32), ApiError> {
         (Some(id), Some(bias)) => Ok((id, bias)),
         (None, _) => {
             let id = crate::clip::Clip(id);
-            Err(ApiError::invalid("logit_bias", format!("logit_bias names {id}, not a token id")))
+            Err(ApiError::invalid(
+                "logit_bias",
+                format!("logit_bias names {id}, not a token id"),
+            ))
         }
         (Some(id), None) => {
             let value = crate::clip::shown(value);
@@ -141,7 +162,8 @@ fn bias(id: &str, value: &Json) -> Result<(u32, f32), ApiError> {
 fn check_best_of(fields: &mut Fields, n: u32) -> Result<(), ApiError> {
     match fields.u32("best_of")? {
         Some(best_of) if best_of != n => {
-            let message = format!("best_of is {best_of} and n is {n}; only best_of = n is supported");
+            let message =
+                format!("best_of is {best_of} and n is {n}; only best_of = n is supported");
             Err(ApiError::invalid("best_of", message))
         }
         _ => Ok(()),

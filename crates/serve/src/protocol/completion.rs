@@ -57,7 +57,15 @@ pub fn parse_completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     }
     check_choices(prompts.len(), generate.n)?;
     let ignored = optional::settle(fields)?;
-    Ok(CompletionRequest { model, prompts, generate, echo, prompt_logprobs, delivery, ignored })
+    Ok(CompletionRequest {
+        model,
+        prompts,
+        generate,
+        echo,
+        prompt_logprobs,
+        delivery,
+        ignored,
+    })
 }
 
 fn check_choices(prompts: usize, n: u32) -> Result<(), ApiError> {
@@ -76,16 +84,26 @@ fn check_choices(prompts: usize, n: u32) -> Result<(), ApiError> {
 fn prompts(fields: &mut Fields) -> Result<Vec<Input>, ApiError> {
     const EXPECTED: &str = "a string, a list of strings, a list of token ids or a list of those";
     match fields.take("prompt") {
-        None => Err(ApiError::invalid("prompt", format!("prompt is missing; give {EXPECTED}"))),
+        None => Err(ApiError::invalid(
+            "prompt",
+            format!("prompt is missing; give {EXPECTED}"),
+        )),
         Some(Json::String(text)) => Ok(vec![Input::Text(text)]),
         Some(Json::Array(items)) => match items.first() {
-            None => Err(ApiError::invalid("prompt", "prompt is an empty list; give at least one")),
+            None => Err(ApiError::invalid(
+                "prompt",
+                "prompt is an empty list; give at least one",
+            )),
             Some(Json::Number(_)) => Ok(vec![Input::Tokens(token_ids("prompt", items)?)]),
             Some(Json::String(_) | Json::Array(_)) => {
                 if items.len() > MAX_PROMPTS {
                     return Err(fields.too_many("prompt", items.len(), MAX_PROMPTS));
                 }
-                items.into_iter().enumerate().map(|(index, item)| one(index, item)).collect()
+                items
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, item)| one(index, item))
+                    .collect()
             }
             Some(other) => {
                 let message = format!("prompt[0] is {}, prompt must be {EXPECTED}", shown(other));

@@ -13,17 +13,23 @@ const MAX_MESSAGES: usize = 65_536;
 /// Takes `messages`.
 pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
     match fields.take("messages") {
-        Some(Json::Array(items)) if items.is_empty() => {
-            Err(ApiError::invalid("messages", "messages is empty; give at least one"))
-        }
+        Some(Json::Array(items)) if items.is_empty() => Err(ApiError::invalid(
+            "messages",
+            "messages is empty; give at least one",
+        )),
         Some(Json::Array(items)) if items.len() > MAX_MESSAGES => {
             Err(fields.too_many("messages", items.len(), MAX_MESSAGES))
         }
-        Some(Json::Array(items)) => {
-            items.into_iter().enumerate().map(|(index, item)| message(index, item)).collect()
-        }
+        Some(Json::Array(items)) => items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| message(index, item))
+            .collect(),
         Some(other) => Err(fields.wrong("messages", &other, "a list of messages")),
-        None => Err(ApiError::invalid("messages", "messages is missing; give at least one")),
+        None => Err(ApiError::invalid(
+            "messages",
+            "messages is missing; give at least one",
+        )),
     }
 }
 
@@ -88,10 +94,18 @@ fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
             let message = format!("{name}.type is {}, only \"text\" is supported", Clip(other));
             return Err(ApiError::invalid(format!("{name}.type"), message));
         }
-        None => return Err(ApiError::invalid(name.to_owned(), format!("{name} has no type"))),
+        None => {
+            return Err(ApiError::invalid(
+                name.to_owned(),
+                format!("{name} has no type"),
+            ));
+        }
     }
     let Some(text) = fields.string("text")? else {
-        return Err(ApiError::invalid(name.to_owned(), format!("{name} has no text")));
+        return Err(ApiError::invalid(
+            name.to_owned(),
+            format!("{name} has no text"),
+        ));
     };
     fields.finish()?;
     Ok(text)
@@ -99,15 +113,22 @@ fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
 
 /// An answer sent back as a message carries fields that are empty unless tools were used.
 fn take_answer_extras(fields: &mut Fields) -> Result<(), ApiError> {
-    for name in ["tool_calls", "annotations", "function_call", "audio", "refusal"] {
+    for name in [
+        "tool_calls",
+        "annotations",
+        "function_call",
+        "audio",
+        "refusal",
+    ] {
         match fields.take(name) {
             None => {}
             Some(Json::Array(items)) if items.is_empty() => {}
             Some(other) => {
                 let name = fields.full_name(name);
                 let message = format!("{name} is {}, it is not supported", shown(&other));
-                return Err(ApiError::bad_request("unsupported_parameter", message)
-                    .with_param(name));
+                return Err(
+                    ApiError::bad_request("unsupported_parameter", message).with_param(name)
+                );
             }
         }
     }

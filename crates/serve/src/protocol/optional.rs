@@ -25,31 +25,106 @@ struct Unsupported {
 }
 
 const UNSUPPORTED: [Unsupported; 25] = [
-    Unsupported { name: "tools", neutral: is_empty },
-    Unsupported { name: "tool_choice", neutral: |v| is_text(v, "none") || is_text(v, "auto") },
-    Unsupported { name: "functions", neutral: is_empty },
-    Unsupported { name: "function_call", neutral: |v| is_text(v, "none") || is_text(v, "auto") },
-    Unsupported { name: "response_format", neutral: is_text_format },
-    Unsupported { name: "modalities", neutral: is_text_modality },
-    Unsupported { name: "audio", neutral: never },
-    Unsupported { name: "prediction", neutral: never },
-    Unsupported { name: "web_search_options", neutral: never },
-    Unsupported { name: "reasoning_effort", neutral: never },
-    Unsupported { name: "verbosity", neutral: never },
-    Unsupported { name: "moderation", neutral: never },
-    Unsupported { name: "suffix", neutral: |v| is_text(v, "") },
-    Unsupported { name: "add_generation_prompt", neutral: |v| *v == Json::Bool(true) },
-    Unsupported { name: "continue_final_message", neutral: |v| *v == Json::Bool(false) },
-    Unsupported { name: "chat_template", neutral: never },
-    Unsupported { name: "chat_template_kwargs", neutral: is_empty },
-    Unsupported { name: "use_beam_search", neutral: |v| *v == Json::Bool(false) },
-    Unsupported { name: "length_penalty", neutral: |v| as_f32(v) == Some(1.0) },
-    Unsupported { name: "typical_p", neutral: |v| as_f32(v) == Some(1.0) },
-    Unsupported { name: "guided_json", neutral: never },
-    Unsupported { name: "guided_regex", neutral: never },
-    Unsupported { name: "guided_choice", neutral: never },
-    Unsupported { name: "guided_grammar", neutral: never },
-    Unsupported { name: "cache_salt", neutral: never },
+    Unsupported {
+        name: "tools",
+        neutral: is_empty,
+    },
+    Unsupported {
+        name: "tool_choice",
+        neutral: |v| is_text(v, "none") || is_text(v, "auto"),
+    },
+    Unsupported {
+        name: "functions",
+        neutral: is_empty,
+    },
+    Unsupported {
+        name: "function_call",
+        neutral: |v| is_text(v, "none") || is_text(v, "auto"),
+    },
+    Unsupported {
+        name: "response_format",
+        neutral: is_text_format,
+    },
+    Unsupported {
+        name: "modalities",
+        neutral: is_text_modality,
+    },
+    Unsupported {
+        name: "audio",
+        neutral: never,
+    },
+    Unsupported {
+        name: "prediction",
+        neutral: never,
+    },
+    Unsupported {
+        name: "web_search_options",
+        neutral: never,
+    },
+    Unsupported {
+        name: "reasoning_effort",
+        neutral: never,
+    },
+    Unsupported {
+        name: "verbosity",
+        neutral: never,
+    },
+    Unsupported {
+        name: "moderation",
+        neutral: never,
+    },
+    Unsupported {
+        name: "suffix",
+        neutral: |v| is_text(v, ""),
+    },
+    Unsupported {
+        name: "add_generation_prompt",
+        neutral: |v| *v == Json::Bool(true),
+    },
+    Unsupported {
+        name: "continue_final_message",
+        neutral: |v| *v == Json::Bool(false),
+    },
+    Unsupported {
+        name: "chat_template",
+        neutral: never,
+    },
+    Unsupported {
+        name: "chat_template_kwargs",
+        neutral: is_empty,
+    },
+    Unsupported {
+        name: "use_beam_search",
+        neutral: |v| *v == Json::Bool(false),
+    },
+    Unsupported {
+        name: "length_penalty",
+        neutral: |v| as_f32(v) == Some(1.0),
+    },
+    Unsupported {
+        name: "typical_p",
+        neutral: |v| as_f32(v) == Some(1.0),
+    },
+    Unsupported {
+        name: "guided_json",
+        neutral: never,
+    },
+    Unsupported {
+        name: "guided_regex",
+        neutral: never,
+    },
+    Unsupported {
+        name: "guided_choice",
+        neutral: never,
+    },
+    Unsupported {
+        name: "guided_grammar",
+        neutral: never,
+    },
+    Unsupported {
+        name: "cache_salt",
+        neutral: never,
+    },
 ];
 
 fn never(_: &Json) -> bool {
@@ -90,11 +165,13 @@ pub(super) fn settle(fields: Fields) -> Result<Vec<&'static str>, ApiError> {
     let mut ignored = Vec::new();
     for (name, value) in fields.rest() {
         if let Some(harmless) = HARMLESS.iter().find(|harmless| **harmless == name) {
-            ignored.push(*harmless);
+            if value != Json::Null {
+                ignored.push(*harmless);
+            }
             continue;
         }
         match UNSUPPORTED.iter().find(|field| field.name == name) {
-            Some(field) if (field.neutral)(&value) => {}
+            Some(field) if value == Json::Null || (field.neutral)(&value) => {}
             Some(field) => return Err(unsupported(field.name)),
             None => return Err(unknown(&name)),
         }

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use serde::Serialize;
-use ucuz_llm::{Delta, Output, Prepared};
+use ucuz_llm::{Delta, Output};
 
 use super::logprobs::{ChatLogprobs, ChatToken, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
@@ -48,9 +48,8 @@ struct Message {
 pub(crate) async fn whole(
     head: &Head,
     mut samples: Samples,
-    prepared: &Prepared,
+    has_logprobs: bool,
 ) -> Result<Response, ApiError> {
-    let has_logprobs = prepared.logprobs.is_some();
     let mut choices: Vec<Choice> = (0..samples.len()).map(|i| empty(i, has_logprobs)).collect();
     let mut usage = UsageSum::default();
     let mut prompt = None;
@@ -64,25 +63,40 @@ pub(crate) async fn whole(
                 choices[index].finish_reason = finish_reason(finished.reason)?;
                 usage.add(&finished.usage, index == 0);
             }
-            Output::Failed(why) => return Err(failed(&why)),
+            Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
     }
     let usage = usage.body();
-    let prompt_logprobs = prompt.map(|scores| prompt_entries(scores, prepared.prompt.len()));
-    Ok(json(&Answer { head, choices: &choices, usage, prompt_logprobs }))
+    let prompt_logprobs = prompt.map(prompt_entries);
+    Ok(json(&Answer {
+        head,
+        choices: &choices,
+        usage,
+        prompt_logprobs,
+    }))
 }
 
 fn empty(index: usize, has_logprobs: bool) -> Choice {
-    let message = Message { role: "assistant", ..Message::default() };
+    let message = Message {
+        role: "assistant",
+        ..Message::default()
+    };
     let logprobs = has_logprobs.then(ChatLogprobs::default);
-    Choice { index, message, logprobs, finish_reason: "" }
+    Choice {
+        index,
+        message,
+        logprobs,
+        finish_reason: "",
+    }
 }
 
 impl Choice {
     fn append(&mut self, delta: Delta) {
         self.message.content.push_str(&delta.text);
         if let Some(logprobs) = &mut self.logprobs {
-            logprobs.content.extend(ChatLogprobs::from(delta.logprobs).content);
+            logprobs
+                .content
+                .extend(ChatLogprobs::from(delta.logprobs).content);
         }
     }
 }
@@ -124,12 +138,22 @@ pub(crate) struct ChatChunks {
 
 impl ChatChunks {
     pub(crate) fn new(head: Head, choices: usize, has_logprobs: bool, include_usage: bool) -> Self {
-        Self { head, choices, has_logprobs, include_usage, usage: UsageSum::default() }
+        Self {
+            head,
+            choices,
+            has_logprobs,
+            include_usage,
+            usage: UsageSum::default(),
+        }
     }
 
     fn chunk(&self, choice: ChunkChoice<'_>, frames: &mut Frames) {
         let usage = self.include_usage.then_some(None);
-        frames.push(&Chunk { head: &self.head, choices: &[choice], usage });
+        frames.push(&Chunk {
+            head: &self.head,
+            choices: &[choice],
+            usage,
+        });
     }
 
     /// A chunk of text; none for a delta that holds nothing to show.
@@ -137,22 +161,48 @@ impl ChatChunks {
         if delta.text.is_empty() && delta.logprobs.is_empty() {
             return;
         }
-        let logprobs = self.has_logprobs.then(|| ChatLogprobs::from(delta.logprobs));
-        let delta = ChunkDelta { role: None, content: Some(&delta.text) };
-        self.chunk(ChunkChoice { index, delta, logprobs, finish_reason: None }, frames);
+        let logprobs = self
+            .has_logprobs
+            .then(|| ChatLogprobs::from(delta.logprobs));
+        let delta = ChunkDelta {
+            role: None,
+            content: Some(&delta.text),
+        };
+        self.chunk(
+            ChunkChoice {
+                index,
+                delta,
+                logprobs,
+                finish_reason: None,
+            },
+            frames,
+        );
     }
 }
 
 impl Chunks for ChatChunks {
     fn open(&mut self, frames: &mut Frames) {
         for index in 0..self.choices {
-            let delta = ChunkDelta { role: Some("assistant"), content: Some("") };
-            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None };
+            let delta = ChunkDelta {
+                role: Some("assistant"),
+                content: Some(""),
+            };
+            let choice = ChunkChoice {
+                index,
+                delta,
+                logprobs: None,
+                finish_reason: None,
+            };
             self.chunk(choice, frames);
         }
     }
 
-    fn output(&mut self, index: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
+    fn output(
+        &mut self,
+        index: usize,
+        output: Output,
+        frames: &mut Frames,
+    ) -> Result<(), ApiError> {
         match output {
             Output::Nothing | Output::Prompt(_) => {}
             Output::Delta(delta) => self.delta(index, delta, frames),
@@ -161,9 +211,17 @@ impl Chunks for ChatChunks {
                 let finish_reason = Some(finish_reason(finished.reason)?);
                 self.usage.add(&finished.usage, index == 0);
                 let delta = ChunkDelta::default();
-                self.chunk(ChunkChoice { index, delta, logprobs: None, finish_reason }, frames);
+                self.chunk(
+                    ChunkChoice {
+                        index,
+                        delta,
+                        logprobs: None,
+                        finish_reason,
+                    },
+                    frames,
+                );
             }
-            Output::Failed(why) => return Err(failed(&why)),
+            Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
         Ok(())
     }
@@ -171,7 +229,11 @@ impl Chunks for ChatChunks {
     fn close(&mut self, frames: &mut Frames) {
         if self.include_usage {
             let usage = Some(Some(self.usage.body()));
-            frames.push(&Chunk { head: &self.head, choices: &[], usage });
+            frames.push(&Chunk {
+                head: &self.head,
+                choices: &[],
+                usage,
+            });
         }
     }
 }

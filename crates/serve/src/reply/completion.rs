@@ -4,7 +4,7 @@ use axum::response::Response;
 use serde::Serialize;
 use ucuz_llm::{Delta, Output, TokenLogprob};
 
-use super::logprobs::{ChatToken, ListLogprobs, align, prompt_entries};
+use super::logprobs::{ChatToken, ListLogprobs, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
 use crate::error::ApiError;
@@ -27,8 +27,6 @@ pub(crate) struct Echo {
 pub(crate) struct Writer {
     /// Likeliest ids beside each token; `None` leaves log-probabilities out.
     pub logprobs: Option<u32>,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
     /// What the answer begins with.
     pub echo: Option<Echo>,
     /// Characters written before the next token.
@@ -51,22 +49,32 @@ impl Writer {
             return None;
         }
         let echo = self.echo.take()?;
-        Some(Piece { text: echo.text, logprobs: None })
+        Some(Piece {
+            text: echo.text,
+            logprobs: None,
+        })
     }
 
     /// The echoed prompt with its log-probabilities.
-    fn prompt(&mut self, scores: Vec<Option<TokenLogprob>>) -> Option<Piece> {
+    fn prompt(&mut self, scores: Vec<TokenLogprob>) -> Option<Piece> {
         let top = self.logprobs?;
         let echo = self.echo.take()?;
         let mut list = ListLogprobs::default();
-        let mut first = Some(echo.first_token);
-        for score in align(scores, self.prompt_tokens) {
-            match score {
-                Some(token) => list.push(token, top, &mut self.offset),
-                None => list.push_first(first.take().unwrap_or_default(), &mut self.offset),
-            }
+        // A token that was put before the text, such as BOS, takes no room in it.
+        let has_room = echo.text.starts_with(&echo.first_token);
+        let room = if has_room {
+            echo.first_token.chars().count()
+        } else {
+            0
+        };
+        list.push_first(echo.first_token, room, &mut self.offset);
+        for score in scores {
+            list.push(score, top, &mut self.offset);
         }
-        Some(Piece { text: echo.text, logprobs: Some(list) })
+        Some(Piece {
+            text: echo.text,
+            logprobs: Some(list),
+        })
     }
 
     /// More of the answer.
@@ -78,7 +86,10 @@ impl Writer {
             }
             list
         });
-        Piece { text: delta.text, logprobs }
+        Piece {
+            text: delta.text,
+            logprobs,
+        }
     }
 }
 
@@ -104,7 +115,13 @@ impl Choice {
     fn empty(index: usize, writer: &Writer) -> Self {
         let logprobs = writer.logprobs.map(|_| ListLogprobs::default());
         let (text, finish_reason, prompt_logprobs) = (String::new(), "", None);
-        Self { index, text, logprobs, finish_reason, prompt_logprobs }
+        Self {
+            index,
+            text,
+            logprobs,
+            finish_reason,
+            prompt_logprobs,
+        }
     }
 
     fn append(&mut self, piece: Piece) {
@@ -127,7 +144,9 @@ pub(crate) async fn whole(
     prompt_logprobs: bool,
 ) -> Result<Response, ApiError> {
     let indexed = writers.iter().enumerate();
-    let mut choices: Vec<Choice> = indexed.map(|(i, writer)| Choice::empty(i, writer)).collect();
+    let mut choices: Vec<Choice> = indexed
+        .map(|(i, writer)| Choice::empty(i, writer))
+        .collect();
     let mut usage = UsageSum::default();
     for (choice, writer) in choices.iter_mut().zip(&mut writers) {
         choice.append(writer.open().unwrap_or_default());
@@ -138,7 +157,7 @@ pub(crate) async fn whole(
             Output::Nothing => {}
             Output::Prompt(scores) => {
                 if prompt_logprobs {
-                    let entries = prompt_entries(scores.clone(), writer.prompt_tokens);
+                    let entries = prompt_entries(scores.clone());
                     choice.prompt_logprobs = Some(entries);
                 }
                 choice.append(writer.prompt(scores).unwrap_or_default());
@@ -149,10 +168,14 @@ pub(crate) async fn whole(
                 choice.finish_reason = finish_reason(finished.reason)?;
                 usage.add(&finished.usage, writer.is_first_sample);
             }
-            Output::Failed(why) => return Err(failed(&why)),
+            Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
     }
-    Ok(json(&Answer { head, choices: &choices, usage: usage.body() }))
+    Ok(json(&Answer {
+        head,
+        choices: &choices,
+        usage: usage.body(),
+    }))
 }
 
 #[derive(Serialize)]
@@ -182,12 +205,21 @@ pub(crate) struct CompletionChunks {
 
 impl CompletionChunks {
     pub(crate) fn new(head: Head, writers: Vec<Writer>, include_usage: bool) -> Self {
-        Self { head, writers, include_usage, usage: UsageSum::default() }
+        Self {
+            head,
+            writers,
+            include_usage,
+            usage: UsageSum::default(),
+        }
     }
 
     fn chunk(&self, choice: ChunkChoice, frames: &mut Frames) {
         let usage = self.include_usage.then_some(None);
-        frames.push(&Chunk { head: &self.head, choices: &[choice], usage });
+        frames.push(&Chunk {
+            head: &self.head,
+            choices: &[choice],
+            usage,
+        });
     }
 
     /// A chunk of text; none for a piece that holds nothing.
@@ -197,7 +229,15 @@ impl CompletionChunks {
             return;
         }
         let Piece { text, logprobs } = piece;
-        self.chunk(ChunkChoice { index, text, logprobs, finish_reason: None }, frames);
+        self.chunk(
+            ChunkChoice {
+                index,
+                text,
+                logprobs,
+                finish_reason: None,
+            },
+            frames,
+        );
     }
 }
 
@@ -210,7 +250,12 @@ impl Chunks for CompletionChunks {
         }
     }
 
-    fn output(&mut self, index: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
+    fn output(
+        &mut self,
+        index: usize,
+        output: Output,
+        frames: &mut Frames,
+    ) -> Result<(), ApiError> {
         let writer = &mut self.writers[index];
         match output {
             Output::Nothing => {}
@@ -228,9 +273,17 @@ impl Chunks for CompletionChunks {
                 self.piece(index, piece, frames);
                 let finish_reason = Some(finish_reason(finished.reason)?);
                 let text = String::new();
-                self.chunk(ChunkChoice { index, text, logprobs: None, finish_reason }, frames);
+                self.chunk(
+                    ChunkChoice {
+                        index,
+                        text,
+                        logprobs: None,
+                        finish_reason,
+                    },
+                    frames,
+                );
             }
-            Output::Failed(why) => return Err(failed(&why)),
+            Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
         Ok(())
     }
@@ -238,7 +291,11 @@ impl Chunks for CompletionChunks {
     fn close(&mut self, frames: &mut Frames) {
         if self.include_usage {
             let usage = Some(Some(self.usage.body()));
-            frames.push(&Chunk { head: &self.head, choices: &[], usage });
+            frames.push(&Chunk {
+                head: &self.head,
+                choices: &[],
+                usage,
+            });
         }
     }
 }

@@ -31,17 +31,23 @@ struct Alternative {
 
 impl From<Vec<TokenLogprob>> for ChatLogprobs {
     fn from(tokens: Vec<TokenLogprob>) -> Self {
-        Self { content: tokens.into_iter().map(ChatToken::from).collect(), refusal: None }
+        Self {
+            content: tokens.into_iter().map(ChatToken::from).collect(),
+            refusal: None,
+        }
     }
 }
 
 impl From<TokenLogprob> for ChatToken {
     fn from(token: TokenLogprob) -> Self {
-        let top = token.top.into_iter().map(|(_, bytes, logprob)| Alternative {
-            token: token_text(&bytes, ""),
-            logprob: finite(logprob),
-            bytes,
-        });
+        let top = token
+            .top
+            .into_iter()
+            .map(|(_, bytes, logprob)| Alternative {
+                token: token_text(&bytes, ""),
+                logprob: finite(logprob),
+                bytes,
+            });
         Self {
             top_logprobs: top.collect(),
             token: token_text(&token.bytes, ""),
@@ -70,12 +76,17 @@ impl ListLogprobs {
         for (_, bytes, logprob) in token.top.into_iter().take(top as usize) {
             map.add(token_text(&bytes, "bytes:"), finite(logprob));
         }
-        self.append(text, Some(logprob), Some(map), offset, characters(&token.bytes));
+        self.append(
+            text,
+            Some(logprob),
+            Some(map),
+            offset,
+            characters(&token.bytes),
+        );
     }
 
-    /// Appends the first token of a prompt, which nothing predicts.
-    pub(super) fn push_first(&mut self, text: String, offset: &mut usize) {
-        let length = text.chars().count();
+    /// Appends the first token of a prompt, which nothing predicts; it takes `length` characters.
+    pub(super) fn push_first(&mut self, text: String, length: usize, offset: &mut usize) {
         self.append(text, None, None, offset, length);
     }
 
@@ -129,23 +140,10 @@ impl Serialize for TopMap {
     }
 }
 
-/// Prompt scores with one entry a token: nothing predicts the first.
-pub(super) fn align(
-    mut scores: Vec<Option<TokenLogprob>>,
-    prompt: usize,
-) -> Vec<Option<TokenLogprob>> {
-    if scores.len() + 1 == prompt {
-        scores.insert(0, None);
-    }
-    scores
-}
-
-/// Prompt scores in chat's form, `null` for the first token.
-pub(super) fn prompt_entries(
-    scores: Vec<Option<TokenLogprob>>,
-    prompt: usize,
-) -> Vec<Option<ChatToken>> {
-    align(scores, prompt).into_iter().map(|score| score.map(ChatToken::from)).collect()
+/// Prompt scores in chat's form; nothing predicts the first token, so its entry is `null`.
+pub(super) fn prompt_entries(scores: Vec<TokenLogprob>) -> Vec<Option<ChatToken>> {
+    let scores = scores.into_iter().map(|score| Some(ChatToken::from(score)));
+    std::iter::once(None).chain(scores).collect()
 }
 
 fn finite(logprob: f32) -> f32 {
@@ -173,18 +171,38 @@ mod tests {
     use super::*;
 
     fn token(id: u32, text: &[u8], logprob: f32, top: &[(&[u8], f32)]) -> TokenLogprob {
-        let top = top.iter().map(|(bytes, logprob)| (0, bytes.to_vec(), *logprob)).collect();
-        TokenLogprob { id, bytes: text.to_vec(), logprob, top }
+        let top = top
+            .iter()
+            .map(|(bytes, logprob)| (0, bytes.to_vec(), *logprob))
+            .collect();
+        TokenLogprob {
+            id,
+            bytes: text.to_vec(),
+            logprob,
+            top,
+        }
     }
 
     #[test]
     fn lists_hold_the_chosen_token_and_one_value_a_text() {
         let mut list = ListLogprobs::default();
         let mut offset = 0;
-        list.push_first("é".to_owned(), &mut offset);
-        list.push(token(1, b"a", -0.5, &[(b"a", -0.5), (b"b", -1.0), (b"b", -2.0)]), 3, &mut offset);
-        list.push(token(2, b"z", -9.0, &[(b"a", -0.5), (b"b", -1.0)]), 1, &mut offset);
-        list.push(token(3, b"\xf0\x9f", f32::NEG_INFINITY, &[]), 1, &mut offset);
+        list.push_first("é".to_owned(), 1, &mut offset);
+        list.push(
+            token(1, b"a", -0.5, &[(b"a", -0.5), (b"b", -1.0), (b"b", -2.0)]),
+            3,
+            &mut offset,
+        );
+        list.push(
+            token(2, b"z", -9.0, &[(b"a", -0.5), (b"b", -1.0)]),
+            1,
+            &mut offset,
+        );
+        list.push(
+            token(3, b"\xf0\x9f", f32::NEG_INFINITY, &[]),
+            1,
+            &mut offset,
+        );
         let json = serde_json::to_string(&list).unwrap();
         let expected = concat!(
             r#"{"tokens":["é","a","z","bytes:\\xf0\\x9f"],"token_logprobs":[null,-0.5,-9.0,-9999.0],"#,

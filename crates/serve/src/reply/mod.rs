@@ -6,10 +6,10 @@ mod logprobs;
 mod sampling;
 mod usage;
 
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use ucuz_llm::FinishReason;
+use ucuz_llm::{FailureKind, FinishReason};
 
 use crate::error::ApiError;
 
@@ -48,18 +48,23 @@ fn finish_reason(reason: FinishReason) -> Result<&'static str, ApiError> {
     match reason {
         FinishReason::Stop => Ok("stop"),
         FinishReason::Length => Ok("length"),
-        FinishReason::Closed => {
-            Err(ApiError::unavailable("the server cancelled this request before its end"))
-        }
+        FinishReason::Closed => Err(ApiError::unavailable(
+            "the server cancelled this request before its end",
+        )),
     }
 }
 
 /// The error of a choice that failed; it ends the whole answer.
-fn failed(why: &str) -> ApiError {
-    tracing::warn!(why, "a request failed in the engine");
-    ApiError::new(
-        axum::http::StatusCode::INTERNAL_SERVER_ERROR,
-        "generation_failed",
-        format!("the model failed on this request: {why}"),
-    )
+fn failed(kind: FailureKind, text: &str) -> ApiError {
+    tracing::warn!(?kind, text, "a request failed in the engine");
+    match kind {
+        FailureKind::Row | FailureKind::Step => ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "generation_failed",
+            format!("the model failed on this request: {text}"),
+        ),
+        FailureKind::Device | FailureKind::Engine => {
+            ApiError::unavailable("the engine stopped under this request")
+        }
+    }
 }

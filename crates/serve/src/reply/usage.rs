@@ -40,7 +40,9 @@ impl UsageSum {
             prompt_tokens: self.prompt,
             completion_tokens: self.completion,
             total_tokens: self.prompt + self.completion,
-            prompt_tokens_details: PromptDetails { cached_tokens: self.cached },
+            prompt_tokens_details: PromptDetails {
+                cached_tokens: self.cached,
+            },
         }
     }
 }

@@ -26,7 +26,10 @@ pub(crate) async fn create(
         app.check_model(request.model.as_deref())?;
         let now = (app.options.clock)();
         let prepared = app.llm.prepare(&request.generate, app.draw(), now);
-        Ok((request, prepared.map_err(|error| ApiError::from_llm(error, INPUT))?))
+        Ok((
+            request,
+            prepared.map_err(|error| ApiError::from_llm(error, INPUT))?,
+        ))
     };
     let (request, prepared) = app.prepare(prepare).await?;
     let prepared = [prepared];
@@ -40,12 +43,12 @@ pub(crate) async fn create(
         model: app.options.model_id.clone(),
         system_fingerprint: app.llm.info().fingerprint.clone(),
     };
+    let has_logprobs = request.generate.logprobs.is_some();
     let mut response = if delivery.stream {
-        let has_logprobs = prepared[0].logprobs.is_some();
         let chunks = ChatChunks::new(head, samples.len(), has_logprobs, delivery.include_usage);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
-        whole(&head, samples, &prepared[0]).await?
+        whole(&head, samples, has_logprobs).await?
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

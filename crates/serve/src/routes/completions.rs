@@ -62,15 +62,24 @@ fn prepare(
             Input::Text(text) if request.echo => Some(text.clone()),
             _ => None,
         };
-        let generate = GenerateRequest { input, ..request.generate.clone() };
-        let prepared =
-            app.llm.prepare(&generate, entropy.wrapping_add(number), (app.options.clock)());
+        let generate = GenerateRequest {
+            input,
+            ..request.generate.clone()
+        };
+        let prepared = app.llm.prepare(
+            &generate,
+            entropy.wrapping_add(number),
+            (app.options.clock)(),
+        );
         let prepared = prepared.map_err(|error| ApiError::from_llm(error, INPUT))?;
-        let echo = if request.echo { Some(echo(app, &prepared, text)?) } else { None };
+        let echo = if request.echo {
+            Some(echo(app, &prepared, text)?)
+        } else {
+            None
+        };
         for sample in 0..prepared.n {
             writers.push(Writer {
                 logprobs: prepared.logprobs,
-                prompt_tokens: prepared.prompt.len(),
                 echo: echo.clone(),
                 offset: 0,
                 is_first_sample: sample == 0,
@@ -83,7 +92,9 @@ fn prepare(
 
 fn echo(app: &App, prepared: &Prepared, text: Option<String>) -> Result<Echo, ApiError> {
     let decode = |ids: &[u32]| {
-        app.llm.detokenize(ids).map_err(|error| ApiError::from_llm(error, INPUT))
+        app.llm
+            .detokenize(ids)
+            .map_err(|error| ApiError::from_llm(error, INPUT))
     };
     let text = match text {
         Some(text) => text,

@@ -76,7 +76,10 @@ fn judge(health: &Health, stats: &Stats) -> (&'static str, Option<String>) {
     match &health.life {
         Life::Serving if health.is_busy && health.last_step_age > bound => {
             let ms = health.last_step_age.as_millis();
-            ("stuck", Some(format!("the engine's last step began {ms} ms ago")))
+            (
+                "stuck",
+                Some(format!("the engine's last step began {ms} ms ago")),
+            )
         }
         Life::Serving => ("ok", None),
         Life::Draining => ("draining", Some("the server is shutting down".to_owned())),
@@ -92,8 +95,11 @@ fn body(
     (status, reason): (&'static str, Option<String>),
 ) -> Body {
     let blocks = stats.groups.iter();
-    let blocks =
-        blocks.map(|group| Blocks { total: group.total, used: group.used, free: group.free });
+    let blocks = blocks.map(|group| Blocks {
+        total: group.total,
+        used: group.used,
+        free: group.free,
+    });
     let totals = &stats.totals;
     Body {
         status,

@@ -16,5 +16,9 @@ pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
         Clip(uri.path()),
         Clip(method.as_str())
     );
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        message,
+    )
 }

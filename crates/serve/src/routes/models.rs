@@ -62,7 +62,10 @@ struct DefaultSampling {
 }
 
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
-    json(&List { object: "list", data: [model(&app)] })
+    json(&List {
+        object: "list",
+        data: [model(&app)],
+    })
 }
 
 pub(crate) async fn retrieve(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Serialize;
+use ucuz_llm::{GenerateRequest, Input, LlmResult};
 
 use crate::app::App;
 use crate::body;
@@ -36,12 +37,29 @@ pub(crate) async fn tokenize(
         let Some(text) = fields.string("prompt")? else {
             return Err(ApiError::invalid("prompt", "prompt is missing; give text"));
         };
+        let adds_special = fields.bool("add_special_tokens")?.unwrap_or(false);
         fields.finish()?;
-        app.llm.tokenize(&text).map_err(|error| ApiError::from_llm(error, "prompt"))
+        let ids = if adds_special {
+            prompt_ids(app, text)
+        } else {
+            app.llm.tokenize(&text)
+        };
+        ids.map_err(|error| ApiError::from_llm(error, "prompt"))
     };
     let tokens = app.prepare(tokenize).await?;
     let (count, max_model_len) = (tokens.len(), app.llm.info().context);
-    Ok(reply::json(&Tokens { tokens, count, max_model_len }))
+    Ok(reply::json(&Tokens {
+        tokens,
+        count,
+        max_model_len,
+    }))
+}
+
+/// The ids that `/v1/completions` would run with, BOS included; the text must fit the context.
+fn prompt_ids(app: &App, text: String) -> LlmResult<Vec<u32>> {
+    let request = GenerateRequest::new(Input::Text(text));
+    let prepared = app.llm.prepare(&request, 0, (app.options.clock)())?;
+    Ok(prepared.prompt.to_vec())
 }
 
 pub(crate) async fn detokenize(
@@ -54,12 +72,9 @@ pub(crate) async fn detokenize(
         app.check_model(fields.string("model")?.as_deref())?;
         let tokens = fields.ids("tokens", json::MAX_VALUES)?;
         fields.finish()?;
-        let vocab = app.llm.info().vocab;
-        if let Some(id) = tokens.iter().find(|id| **id as usize >= vocab) {
-            let message = format!("tokens holds id {id}, the vocabulary ends at {}", vocab - 1);
-            return Err(ApiError::invalid("tokens", message));
-        }
-        app.llm.detokenize(&tokens).map_err(|error| ApiError::from_llm(error, "tokens"))
+        app.llm
+            .detokenize(&tokens)
+            .map_err(|error| ApiError::from_llm(error, "tokens"))
     };
     let prompt = app.prepare(detokenize).await?;
     Ok(reply::json(&Text { prompt }))

@@ -11,5 +11,7 @@ struct Version {
 }
 
 pub(crate) async fn version() -> Response {
-    json(&Version { version: env!("CARGO_PKG_VERSION") })
+    json(&Version {
+        version: env!("CARGO_PKG_VERSION"),
+    })
 }

@@ -75,8 +75,8 @@ const EXP: [f32; 5] = [
     0.166_665_21,
     0.499_999_94,
 ];
-/// The first 9 bits of `ln 2`: `355 / 512`.
-const LN2_HIGH: f32 = 0.693_359_375;
+/// The first 9 bits of `ln 2`.
+const LN2_HIGH: f32 = 355.0 / 512.0;
 /// `ln 2 - LN2_HIGH`.
 const LN2_LOW: f32 = -2.121_944_4e-4;
 const EXP_LOW: f32 = -86.0;
@@ -104,7 +104,7 @@ pub fn gelu_tanh(x: f32) -> f32 {
     x / (1.0 + exp(y))
 }
 
-const GELU_A: f32 = -1.595_769_1;
+const GELU_A: f32 = -1.595_769;
 const GELU_B: f32 = -0.071_354_814;
 
 /// Hyperbolic tangent: a polynomial in `x²` below 0.625, else `1 - 2 / (e^2|x| + 1)` with the sign of `x`.

@@ -34,7 +34,7 @@ pub fn ln(x: f32) -> f32 {
 /// Bits of `sqrt(1/2)`, where the exponent of `m` changes.
 const SQRT_HALF: u32 = 0x3f35_04f3;
 /// The first 9 bits of `ln 2`.
-const LN2_HIGH: f32 = 0.693_359_375;
+const LN2_HIGH: f32 = 355.0 / 512.0;
 /// `ln 2 - LN2_HIGH`.
 const LN2_LOW: f32 = -2.121_944_4e-4;
 

@@ -154,7 +154,7 @@ mod tests {
     fn nothing_outside_the_range_is_found() {
         let set = AddedTokens::new(vec![AddedToken::new(1, "<s>")]).unwrap();
         let mut found = Vec::new();
-        set.find("<s><s>", 1..6, |hit| found.push(hit.range));
-        assert_eq!(found, [3..6]);
+        set.find("<s><s>", 1..6, |hit| found.push(hit.range.start));
+        assert_eq!(found, [3]);
     }
 }

@@ -118,7 +118,9 @@ impl Tokenizer {
         ] {
             check_id(name, id, vocab.len())?;
         }
-        let is_control = |token: &AddedToken| is_control_kind(vocab.kind(token.id));
+        let is_control = |token: &AddedToken| {
+            is_control_kind(vocab.kind(token.id)) || looks_like_control(&token.text)
+        };
         let by_text = added
             .iter()
             .map(|token| (token.text.clone(), token.id))
@@ -247,9 +249,9 @@ impl Tokenizer {
         self.vocab.kind(id)
     }
 
-    /// Whether the token steers the model and is hidden in output.
+    /// Whether the token steers the model and is hidden in output: control tokens and ends.
     pub fn is_special(&self, id: u32) -> bool {
-        is_control_kind(self.vocab.kind(id))
+        is_control_kind(self.vocab.kind(id)) || self.is_eog(id)
     }
 
     /// Number of tokens; ids are below it. The model's output may have more columns.
@@ -393,14 +395,10 @@ fn fingerprint(parts: &Parts) -> String {
         .collect()
 }
 
-/// A token the file calls ordinary or user-defined, but whose text a message must not write.
+/// A turn marker that the file calls ordinary text is a control token all the same.
 ///
-/// An ordinary token changes only by a list: one that merges make must stay what it is.
+/// Only by a list, not by looks: a token that merges make must stay what it is.
 fn effective_kind(kind: TokenKind, text: &str) -> TokenKind {
-    let steers = match kind {
-        TokenKind::Normal => is_turn_marker(text) || END_TEXTS.contains(&text),
-        TokenKind::UserDefined => looks_like_control(text),
-        _ => false,
-    };
-    if steers { TokenKind::Control } else { kind }
+    let steers = is_turn_marker(text) || END_TEXTS.contains(&text);
+    if kind == TokenKind::Normal && steers { TokenKind::Control } else { kind }
 }

@@ -60,10 +60,11 @@ impl Vocab {
                     self.byte_ids[usize::from(*byte)] = id;
                 }
             }
-            TokenKind::Normal | TokenKind::Unused | TokenKind::UserDefined if !text.is_empty() => {
-                self.index(id, text);
-            }
-            _ => {}
+            TokenKind::Control | TokenKind::Unknown => {}
+            // What a message must not write, no merge may make.
+            TokenKind::UserDefined if std::str::from_utf8(text).is_ok_and(looks_like_control) => {}
+            _ if text.is_empty() => {}
+            _ => self.index(id, text),
         }
         Ok(())
     }

@@ -3,12 +3,18 @@
 use crate::arch::generic::activation;
 
 /// See [`activation::silu_mul`].
+///
+/// # Safety
+/// The processor has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub fn silu_mul(dst: &mut [f32], gate: &[f32], up: &[f32]) {
     activation::silu_mul(dst, gate, up);
 }
 
 /// See [`activation::gelu_mul`].
+///
+/// # Safety
+/// The processor has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub fn gelu_mul(dst: &mut [f32], gate: &[f32], up: &[f32]) {
     activation::gelu_mul(dst, gate, up);

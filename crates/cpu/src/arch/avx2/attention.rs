@@ -15,6 +15,9 @@ struct Avx2(());
 type Two = (__m256, __m256);
 
 /// One tile over one span of bf16 keys and values.
+///
+/// # Safety
+/// The processor has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
     span_over(Avx2(()), input, output);
@@ -76,7 +79,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn load(self, from: &[f32; 16]) -> Two {
         // SAFETY: the token proves AVX2; 64 bytes are readable.
-        unsafe { (_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))) }
+        unsafe {
+            (
+                _mm256_loadu_ps(from.as_ptr()),
+                _mm256_loadu_ps(from.as_ptr().add(8)),
+            )
+        }
     }
 
     #[inline(always)]
@@ -93,7 +101,10 @@ impl Lanes for Avx2 {
         // SAFETY: the token proves AVX2; 64 bytes are readable.
         let (low, high) = unsafe {
             let pointer: *const __m256i = from.as_ptr().cast();
-            (_mm256_loadu_si256(pointer), _mm256_loadu_si256(pointer.add(1)))
+            (
+                _mm256_loadu_si256(pointer),
+                _mm256_loadu_si256(pointer.add(1)),
+            )
         };
         // SAFETY: the token proves AVX2.
         unsafe {
@@ -106,7 +117,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn exact_mul_add(self, a: Two, b: Two, c: Two) -> Two {
         // SAFETY: the token proves FMA.
-        unsafe { (_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1)) }
+        unsafe {
+            (
+                _mm256_fmadd_ps(a.0, b.0, c.0),
+                _mm256_fmadd_ps(a.1, b.1, c.1),
+            )
+        }
     }
 
     #[inline(always)]
@@ -137,7 +153,10 @@ impl Lanes for Avx2 {
     fn greatest(self, a: Two) -> f32 {
         let mut lanes = [0.0; 16];
         self.store(&mut lanes, a);
-        lanes.iter().fold(f32::NEG_INFINITY, |greatest, &x| if x > greatest { x } else { greatest })
+        lanes.iter().fold(
+            f32::NEG_INFINITY,
+            |greatest, &x| if x > greatest { x } else { greatest },
+        )
     }
 
     #[inline(always)]
@@ -149,7 +168,12 @@ impl Lanes for Avx2 {
     fn select(self, keep: u16, a: Two, otherwise: Two) -> Two {
         let [low, high] = keep.to_le_bytes().map(lane_mask);
         // SAFETY: the token proves AVX2.
-        unsafe { (_mm256_blendv_ps(otherwise.0, a.0, low), _mm256_blendv_ps(otherwise.1, a.1, high)) }
+        unsafe {
+            (
+                _mm256_blendv_ps(otherwise.0, a.0, low),
+                _mm256_blendv_ps(otherwise.1, a.1, high),
+            )
+        }
     }
 
     #[inline(always)]
@@ -166,5 +190,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn scale(self, a: Two, n: Two) -> Two {
         (scale(a.0, n.0), scale(a.1, n.1))
+    }
+    #[inline(always)]
+    fn prefetch(self, words: &[u32]) {
+        for line in words.chunks(16) {
+            // SAFETY: a prefetch reads nothing and faults nowhere.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
+        }
     }
 }

@@ -30,8 +30,12 @@ fn product<const R: usize>(
     half: usize,
 ) {
     // SAFETY: two halves of sixteen floats.
-    let levels =
-        unsafe { [_mm256_loadu_ps(levels.as_ptr()), _mm256_loadu_ps(levels.as_ptr().add(8))] };
+    let levels = unsafe {
+        [
+            _mm256_loadu_ps(levels.as_ptr()),
+            _mm256_loadu_ps(levels.as_ptr().add(8)),
+        ]
+    };
     let mut acc = [_mm256_setzero_ps(); R];
     let groups = call.panel.as_chunks::<GROUP_BYTES>().0;
     for (group, x) in groups.iter().zip(call.x.chunks_exact(GROUP * R)) {

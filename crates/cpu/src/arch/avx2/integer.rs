@@ -17,7 +17,10 @@ const ROWS: usize = 4;
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
-    assert!(call.panel.len() >= call.coded.panel_bytes(call.groups.len()), "a whole panel");
+    assert!(
+        call.panel.len() >= call.coded.panel_bytes(call.groups.len()),
+        "a whole panel"
+    );
     for first in (0..call.rows).step_by(ROWS) {
         for half in 0..2 {
             with_shape!(
@@ -54,8 +57,16 @@ fn product<S: Shape, const R: usize>(
 ) {
     let zero = _mm256_setzero_ps();
     let mut acc = [zero; R];
-    let mut panel = Cursor { next: call.panel.as_ptr(), half };
-    let mut scales = Scales { d: zero, m: zero, sub_scales: [zero; 2], sub_mins: [zero; 2] };
+    let mut panel = Cursor {
+        next: call.panel.as_ptr(),
+        half,
+    };
+    let mut scales = Scales {
+        d: zero,
+        m: zero,
+        sub_scales: [zero; 2],
+        sub_mins: [zero; 2],
+    };
     for block in call.groups.chunks(S::GROUPS) {
         scales.d = panel.f16_lanes();
         if S::MINIMUM {
@@ -70,8 +81,11 @@ fn product<S: Shape, const R: usize>(
                     scales.sub_mins[sub] = panel.i8_lanes();
                 }
             }
-            let dots: [Dots; R] =
-                if S::BITS == 8 { panel.byte_dots(x, first) } else { panel.nibble_dots::<S, R>(x, first) };
+            let dots: [Dots; R] = if S::BITS == 8 {
+                panel.byte_dots(x, first)
+            } else {
+                panel.nibble_dots::<S, R>(x, first)
+            };
             for row in 0..R {
                 acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
             }
@@ -137,10 +151,10 @@ impl Cursor {
         for quad in 0..8 {
             let w = _mm256_xor_si256(self.code_vector(), _mm256_set1_epi8(-128));
             let magnitude = _mm256_abs_epi8(w);
-            for row in 0..R {
+            for (row, dots) in dots.iter_mut().enumerate() {
                 let signed = _mm256_sign_epi8(broadcast(x, first + row, quad), w);
                 let pairs = _mm256_maddubs_epi16(magnitude, signed);
-                let sum = &mut dots[row][quad / 4];
+                let sum = &mut dots[quad / 4];
                 *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
             }
         }
@@ -157,9 +171,11 @@ impl Cursor {
             let stored = self.code_vector();
             let low = _mm256_and_si256(stored, mask);
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(stored), mask);
-            for row in 0..R {
-                let [a, b] = &mut pairs[row];
-                let (x_low, x_high) = (broadcast(x, first + row, quad), broadcast(x, first + row, quad + 4));
+            for (row, [a, b]) in pairs.iter_mut().enumerate() {
+                let (x_low, x_high) = (
+                    broadcast(x, first + row, quad),
+                    broadcast(x, first + row, quad + 4),
+                );
                 *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
                 *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
             }
@@ -203,7 +219,11 @@ fn add_group<S: Shape>(
         _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[1]), scales.sub_scales[1], low)
     } else {
         let whole = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[0], dots[1]));
-        if S::SUBS == 1 { _mm256_mul_ps(whole, scales.sub_scales[0]) } else { whole }
+        if S::SUBS == 1 {
+            _mm256_mul_ps(whole, scales.sub_scales[0])
+        } else {
+            whole
+        }
     };
     let acc = _mm256_fmadd_ps(total, _mm256_mul_ps(s, scales.d), acc);
     if !S::MINIMUM {

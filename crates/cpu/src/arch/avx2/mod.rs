@@ -1,9 +1,10 @@
 //! The AVX2 tier: one vector is half a panel, 8 output rows. Needs AVX2, FMA and F16C.
 
-pub mod codebook;
-pub mod integer;
-pub mod portable;
 pub mod activation;
 pub mod attention;
+pub mod codebook;
+pub mod float;
+pub mod integer;
 pub mod norm;
+pub mod portable;
 pub mod rope;

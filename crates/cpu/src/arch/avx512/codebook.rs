@@ -21,11 +21,7 @@ pub fn linear_codebook(tile: &mut [[f32; PANEL_ROWS]], call: &FloatCall<'_>, lev
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-fn product<const R: usize>(
-    tile: &mut [[f32; PANEL_ROWS]],
-    call: &FloatCall<'_>,
-    levels: &Levels,
-) {
+fn product<const R: usize>(tile: &mut [[f32; PANEL_ROWS]], call: &FloatCall<'_>, levels: &Levels) {
     // SAFETY: sixteen floats.
     let levels = unsafe { _mm512_loadu_ps(levels.as_ptr()) };
     let mut acc = [_mm512_setzero_ps(); R];

@@ -20,10 +20,29 @@ use crate::table::CodedCall;
 /// How far ahead of the codes in use memory is asked for, in bytes.
 const PREFETCH_BYTES: usize = 2048;
 
+/// Repeats a statement for the first `$R` of 16 rows as straight code; left to itself the compiler keeps a loop, and with it
+/// the accumulators in memory.
+macro_rules! each_row {
+    ($R:expr, $row:ident => $body:expr) => {
+        each_row!(@ $R, $row => $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $R:expr, $row:ident => $body:expr; $($index:literal)*) => {
+        $(
+            if $index < $R {
+                let $row = $index;
+                $body;
+            }
+        )*
+    };
+}
+
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
-    assert!(call.panel.len() >= call.coded.panel_bytes(call.groups.len()), "a whole panel");
+    assert!(
+        call.panel.len() >= call.coded.panel_bytes(call.groups.len()),
+        "a whole panel"
+    );
     with_shape!(
         call.coded,
         S => match call.rows {
@@ -49,9 +68,16 @@ struct Scales {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
     let mut acc = [_mm512_setzero_ps(); R];
-    let mut panel = Cursor { next: call.panel.as_ptr() };
+    let mut panel = Cursor {
+        next: call.panel.as_ptr(),
+    };
     let zero = _mm512_setzero_ps();
-    let mut scales = Scales { d: zero, m: zero, sub_scales: [zero; 2], sub_mins: [zero; 2] };
+    let mut scales = Scales {
+        d: zero,
+        m: zero,
+        sub_scales: [zero; 2],
+        sub_mins: [zero; 2],
+    };
     for block in call.groups.chunks(S::GROUPS) {
         scales.d = panel.f16_lanes();
         if S::MINIMUM {
@@ -70,9 +96,7 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
             if R == 1 {
                 panel.prefetch::<S>();
             }
-            for row in 0..R {
-                acc[row] = add_group::<S>(acc[row], &codes, &scales, x, row);
-            }
+            each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, x, row));
         }
     }
     for (row, acc) in tile.iter_mut().zip(acc) {
@@ -166,7 +190,11 @@ fn add_group<S: Shape>(
         _mm512_fmadd_ps(high, scales.sub_scales[1], low)
     } else {
         let whole = _mm512_cvtepi32_ps(dot(start::<S>(x, 2, row), codes, columns));
-        if S::SUBS == 1 { _mm512_mul_ps(whole, scales.sub_scales[0]) } else { whole }
+        if S::SUBS == 1 {
+            _mm512_mul_ps(whole, scales.sub_scales[0])
+        } else {
+            whole
+        }
     };
     let acc = _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.d), acc);
     if !S::MINIMUM {

@@ -51,7 +51,11 @@ fn span_plain(
         }
         let m = greatest.ceil();
         for (key, p) in scores.iter_mut().enumerate() {
-            *p = if keys.contains(&key) { weight(*p - m) } else { 0.0 };
+            *p = if keys.contains(&key) {
+                weight(*p - m)
+            } else {
+                0.0
+            };
         }
         output.m[row] = m;
         output.l[row] = block_sums(&keys, |key| scores[key]);
@@ -85,5 +89,9 @@ fn paired_sum(places: Range<usize>, term: impl Fn(usize) -> f32) -> f32 {
 
 fn weight(t: f32) -> f32 {
     let n = t.floor();
-    if n < -64.0 { 0.0 } else { numerics::exp2_fraction(t - n) * numerics::exp2_integer(n) }
+    if n < -64.0 {
+        0.0
+    } else {
+        numerics::exp2_fraction(t - n) * numerics::exp2_integer(n)
+    }
 }

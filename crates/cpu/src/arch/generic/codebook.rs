@@ -15,8 +15,9 @@ pub fn linear_codebook(tile: &mut [[f32; PANEL_ROWS]], call: &FloatCall<'_>, lev
     let columns = call.x.chunks_exact(GROUP * stride);
     for (bytes, x) in call.panel.chunks_exact(group_bytes).zip(columns) {
         let (scales, codes) = bytes.split_at(PANEL_ROWS * 4);
-        let weights: [[f32; PANEL_ROWS]; GROUP] =
-            std::array::from_fn(|column| std::array::from_fn(|lane| level(codes, column, lane, levels)));
+        let weights: [[f32; PANEL_ROWS]; GROUP] = std::array::from_fn(|column| {
+            std::array::from_fn(|lane| level(codes, column, lane, levels))
+        });
         for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
             let mut sums = [[0.0f32; PANEL_ROWS]; 2];
             for (column, weight) in weights.iter().enumerate() {
@@ -27,7 +28,12 @@ pub fn linear_codebook(tile: &mut [[f32; PANEL_ROWS]], call: &FloatCall<'_>, lev
             }
             for (lane, acc) in acc.iter_mut().enumerate() {
                 let at = lane * 4;
-                let d = f32::from_le_bytes([scales[at], scales[at + 1], scales[at + 2], scales[at + 3]]);
+                let d = f32::from_le_bytes([
+                    scales[at],
+                    scales[at + 1],
+                    scales[at + 2],
+                    scales[at + 3],
+                ]);
                 *acc = (sums[0][lane] + sums[1][lane]).mul_add(d, *acc);
             }
         }

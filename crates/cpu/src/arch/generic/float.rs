@@ -1,4 +1,4 @@
-//! Float weights: `Arithmetic::Bf16` and `Arithmetic::F32`. The same text serves every tier.
+//! Float weights: `Arithmetic::Bf16` and `Arithmetic::F32`.
 //!
 //! Per span of 32 columns even and odd columns are summed apart, ascending, then `acc = acc + (even + odd)`.
 
@@ -8,34 +8,6 @@ use ucuz_tensor::layout::PANEL_ROWS;
 use crate::table::FloatCall;
 
 type Lanes = [f32; PANEL_ROWS];
-
-/// How a product enters a sum.
-pub trait Multiply {
-    /// `sum + w · x`.
-    fn add(sum: f32, w: f32, x: f32) -> f32;
-}
-
-/// The product is rounded before it is added.
-#[derive(Debug)]
-pub struct Rounded;
-
-impl Multiply for Rounded {
-    #[inline(always)]
-    fn add(sum: f32, w: f32, x: f32) -> f32 {
-        sum + w * x
-    }
-}
-
-/// One rounding; equal to [`Rounded`] where products are exact, as those of two bf16 numbers are.
-#[derive(Debug)]
-pub struct Fused;
-
-impl Multiply for Fused {
-    #[inline(always)]
-    fn add(sum: f32, w: f32, x: f32) -> f32 {
-        w.mul_add(x, sum)
-    }
-}
 
 /// How two consecutive columns of a panel are stored.
 pub trait Columns {
@@ -74,7 +46,13 @@ impl Columns for F16Columns {
     #[inline(always)]
     fn pair(bytes: &[u8]) -> [Lanes; 2] {
         let mut pair = [[0.0; PANEL_ROWS]; 2];
-        for (at, number) in bytes.as_chunks::<2>().0.iter().enumerate().take(2 * PANEL_ROWS) {
+        for (at, number) in bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .enumerate()
+            .take(2 * PANEL_ROWS)
+        {
             pair[at / PANEL_ROWS][at % PANEL_ROWS] = f16_value(u16::from_le_bytes(*number));
         }
         pair
@@ -91,7 +69,13 @@ impl Columns for F32Columns {
     #[inline(always)]
     fn pair(bytes: &[u8]) -> [Lanes; 2] {
         let mut pair = [[0.0; PANEL_ROWS]; 2];
-        for (at, number) in bytes.as_chunks::<4>().0.iter().enumerate().take(2 * PANEL_ROWS) {
+        for (at, number) in bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .enumerate()
+            .take(2 * PANEL_ROWS)
+        {
             pair[at / PANEL_ROWS][at % PANEL_ROWS] = f32::from_le_bytes(*number);
         }
         pair
@@ -108,23 +92,27 @@ fn f16_value(bits: u16) -> f32 {
     let magnitude = (bits & 0x7fff) << 13;
     let finite = f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23);
     let special = f32::from_bits(magnitude | 0x7f80_0000);
-    let value = if magnitude >= 0x0f80_0000 { special } else { finite };
+    let value = if magnitude >= 0x0f80_0000 {
+        special
+    } else {
+        finite
+    };
     f32::from_bits(value.to_bits() | (bits & 0x8000) << 16)
 }
 
 /// Products of one float panel with up to 8 activation rows.
 #[inline(always)]
-pub fn linear_float<C: Columns, M: Multiply>(tile: &mut [Lanes], call: &FloatCall<'_>) {
+pub fn linear_float<C: Columns>(tile: &mut [Lanes], call: &FloatCall<'_>) {
     match call.rows {
-        1 => product::<C, M, 1>(tile, call),
-        2 => product::<C, M, 2>(tile, call),
-        3..=4 => product::<C, M, 4>(tile, call),
-        _ => product::<C, M, 8>(tile, call),
+        1 => product::<C, 1>(tile, call),
+        2 => product::<C, 2>(tile, call),
+        3..=4 => product::<C, 4>(tile, call),
+        _ => product::<C, 8>(tile, call),
     }
 }
 
 #[inline(always)]
-fn product<C: Columns, M: Multiply, const R: usize>(tile: &mut [Lanes], call: &FloatCall<'_>) {
+fn product<C: Columns, const R: usize>(tile: &mut [Lanes], call: &FloatCall<'_>) {
     let mut acc = [[0.0; PANEL_ROWS]; R];
     let spans = call.panel.chunks_exact(C::PAIR_BYTES * GROUP / 2);
     for (span, x) in spans.zip(call.x.chunks_exact(GROUP * R)) {
@@ -134,8 +122,8 @@ fn product<C: Columns, M: Multiply, const R: usize>(tile: &mut [Lanes], call: &F
             let w = C::pair(bytes);
             for row in 0..R {
                 for lane in 0..PANEL_ROWS {
-                    even[row][lane] = M::add(even[row][lane], w[0][lane], x[row]);
-                    odd[row][lane] = M::add(odd[row][lane], w[1][lane], x[R + row]);
+                    even[row][lane] += w[0][lane] * x[row];
+                    odd[row][lane] += w[1][lane] * x[R + row];
                 }
             }
         }
@@ -157,7 +145,10 @@ mod tests {
         for bits in 0..=u16::MAX {
             let expected = half::f16::from_bits(bits).to_f32();
             let value = f16_value(bits);
-            assert!(value == expected || value.is_nan() && expected.is_nan(), "{bits:04x}");
+            assert!(
+                value == expected || value.is_nan() && expected.is_nan(),
+                "{bits:04x}"
+            );
             assert_eq!(value.is_sign_negative(), bits >> 15 == 1);
         }
     }

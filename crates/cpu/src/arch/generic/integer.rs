@@ -24,7 +24,11 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
     for (g, x) in call.groups.iter().enumerate() {
         let header = &call.panel[coded.block_offset(g)..];
         let d = f16_lanes(header);
-        let m = if coded.minimum { f16_lanes(&header[2 * PANEL_ROWS..]) } else { [0.0; PANEL_ROWS] };
+        let m = if coded.minimum {
+            f16_lanes(&header[2 * PANEL_ROWS..])
+        } else {
+            [0.0; PANEL_ROWS]
+        };
         let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
         for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
             add_group(acc, &group, coded, x, row, &d, &m);
@@ -32,7 +36,10 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one term of a sum, inlined into its only caller")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one term of a sum, inlined into its only caller"
+)]
 #[inline(always)]
 fn add_group(
     acc: &mut Lanes<f32>,
@@ -53,7 +60,8 @@ fn add_group(
     }
     let sums = [x.sums[0][row] as i32, x.sums[1][row] as i32];
     for lane in 0..PANEL_ROWS {
-        let dot = group.sub_scales[0][lane] * dots[0][lane] + group.sub_scales[1][lane] * dots[1][lane];
+        let dot =
+            group.sub_scales[0][lane] * dots[0][lane] + group.sub_scales[1][lane] * dots[1][lane];
         acc[lane] = (dot as f32).mul_add(scale * d[lane], acc[lane]);
         if coded.minimum {
             let min = group.sub_mins[0][lane] * sums[0] + group.sub_mins[1][lane] * sums[1];
@@ -87,7 +95,11 @@ fn unpack(coded: &CodedPanel, bytes: &[u8]) -> PlainGroup {
     PlainGroup {
         codes: std::array::from_fn(|column| std::array::from_fn(|lane| code(column, lane))),
         sub_scales: pair(0),
-        sub_mins: if coded.minimum { pair(subs) } else { [[1; PANEL_ROWS]; 2] },
+        sub_mins: if coded.minimum {
+            pair(subs)
+        } else {
+            [[1; PANEL_ROWS]; 2]
+        },
     }
 }
 

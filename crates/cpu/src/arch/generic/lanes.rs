@@ -43,6 +43,8 @@ pub trait Lanes: Copy {
     fn round_bf16(self, a: Self::F) -> Self::F;
     /// `a · 2^n` for integers `n >= -64`; `+0` where `n < -64`.
     fn scale(self, a: Self::F, n: Self::F) -> Self::F;
+    /// Asks for words that will be read soon.
+    fn prefetch(self, words: &[u32]);
 }
 
 /// [`Lanes`] as an array.
@@ -109,7 +111,10 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn greatest(self, a: Self::F) -> f32 {
-        a.iter().fold(f32::NEG_INFINITY, |greatest, &x| if x > greatest { x } else { greatest })
+        a.iter().fold(
+            f32::NEG_INFINITY,
+            |greatest, &x| if x > greatest { x } else { greatest },
+        )
     }
 
     #[inline(always)]
@@ -119,7 +124,13 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn select(self, keep: u16, a: Self::F, otherwise: Self::F) -> Self::F {
-        std::array::from_fn(|j| if keep >> j & 1 == 1 { a[j] } else { otherwise[j] })
+        std::array::from_fn(|j| {
+            if keep >> j & 1 == 1 {
+                a[j]
+            } else {
+                otherwise[j]
+            }
+        })
     }
 
     #[inline(always)]
@@ -141,6 +152,15 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn scale(self, a: Self::F, n: Self::F) -> Self::F {
-        each(a, n, |a, n| if n < -64.0 { 0.0 } else { a * numerics::exp2_integer(n) })
+        each(a, n, |a, n| {
+            if n < -64.0 {
+                0.0
+            } else {
+                a * numerics::exp2_integer(n)
+            }
+        })
     }
+
+    #[inline(always)]
+    fn prefetch(self, _words: &[u32]) {}
 }

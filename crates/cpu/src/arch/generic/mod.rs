@@ -2,12 +2,12 @@
 //!
 //! Functions marked `#[inline(always)]` are compiled once more inside the faster tiers, where the same text becomes vector code.
 
-pub mod float;
-pub mod integer;
-pub mod codebook;
 pub mod activation;
 pub mod attention;
 pub mod attention_f32;
+pub mod codebook;
+pub mod float;
+pub mod integer;
 pub mod kv;
 pub mod lanes;
 pub mod norm;

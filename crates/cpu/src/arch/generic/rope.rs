@@ -31,7 +31,11 @@ pub struct QkRow<'a> {
 #[inline(always)]
 pub fn qk_norm_rope(heads: &mut [f32], row: &QkRow<'_>) {
     for (index, head) in heads.chunks_exact_mut(row.head_dim).enumerate() {
-        let norm = if index < row.heads { row.q_norm } else { row.k_norm };
+        let norm = if index < row.heads {
+            row.q_norm
+        } else {
+            row.k_norm
+        };
         if let Some(weight) = norm {
             rms_norm_in_place(head, weight, row.eps);
         }

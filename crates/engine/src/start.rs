@@ -1,0 +1,96 @@
+//! How an engine begins.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ucuz_tensor::Batch;
+use ucuz_tensor::sampling::SamplingParams;
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::handle::{Handle, Life, Published, Shared, lock};
+use crate::runner::Runner;
+use crate::scheduler::Scheduler;
+use crate::sequences::Sequences;
+use crate::stats::Stats;
+
+/// Choices beside the runner's limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Requests taken in beyond `Limits::sequences`; more are refused with a time to retry.
+    pub max_waiting: usize,
+    /// Steps in flight: 1 where the runner computes on the engine's own thread.
+    pub depth: usize,
+}
+
+impl Engine {
+    /// Starts the engine on its own thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn spawn(
+        runner: Box<dyn Runner>,
+        config: EngineConfig,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Handle> {
+        let (engine, handle) = Self::new(runner, config, clock);
+        let thread = std::thread::Builder::new().name("ucuz-engine".to_owned());
+        *lock(&handle.shared.thread) = Some(thread.spawn(move || engine.run())?);
+        Ok(handle)
+    }
+
+    /// An engine that the caller turns, and its handle.
+    pub fn new(
+        runner: Box<dyn Runner>,
+        config: EngineConfig,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, Handle) {
+        let (limits, cache) = (*runner.limits(), runner.cache().clone());
+        let scheduler = Scheduler::new(limits, cache.groups.clone(), runner.blocks());
+        let published = Published {
+            stats: Stats::default(),
+            life: Life::Serving,
+            turn_at: clock.now(),
+            is_busy: false,
+        };
+        let shared = Arc::new(Shared {
+            clock,
+            limits,
+            cache,
+            blocks: runner.blocks().to_vec(),
+            places: limits.sequences + config.max_waiting,
+            inside: Arc::clone(&scheduler.inside),
+            is_draining: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+            published: Mutex::new(published),
+            thread: Mutex::new(None),
+        });
+        let (sender, inbox) = channel();
+        let engine = Self {
+            runner,
+            scheduler,
+            sequences: Sequences::default(),
+            inbox,
+            shared: Arc::clone(&shared),
+            in_flight: VecDeque::new(),
+            depth: config.depth.max(1),
+            batch: Batch::default(),
+            greedy: SamplingParams::greedy(),
+            rows_per_second: 0.0,
+            last_step: Duration::ZERO,
+            is_draining: false,
+        };
+        engine.publish();
+        (
+            engine,
+            Handle {
+                shared,
+                inbox: sender,
+            },
+        )
+    }
+}
