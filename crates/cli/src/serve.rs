@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,6 +13,9 @@ use ucuz_serve::{ServeOptions, Server};
 use crate::engine_args::EngineArgs;
 use crate::size::ByteSize;
 use crate::store::Resolved;
+
+/// Threads that speak HTTP; few, since the cores belong to the kernels.
+const SERVER_THREADS: usize = 2;
 
 /// Exit code when the engine died while serving.
 const EXIT_ENGINE_DIED: u8 = 70;
@@ -53,28 +56,33 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let model_id = model_id(&args, &resolved);
     let llm = Arc::new(args.engine.load(&resolved.path, &model_id)?);
     print_summary(&llm, started);
+    let entropy = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let options = ServeOptions {
-        host: args.host,
+        host: args.host.to_string(),
         port: args.port,
         drain_timeout: Duration::from_secs(args.drain_timeout),
-        ..ServeOptions::new(model_id)
+        ..ServeOptions::new(model_id, entropy)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(SERVER_THREADS)
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
     runtime.block_on(async {
         let server = Server::new(Arc::clone(&llm), options).bind().await?;
-        eprintln!("listening on http://{}", server.local_addr());
-        server.run(shutdown()).await.context("the server failed")
+        eprintln!("listening on http://{}", server.address());
+        server.run(shutdown()).await;
+        anyhow::Ok(())
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
-    let health = llm.health();
-    Ok(if health.alive || health.draining {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(EXIT_ENGINE_DIED)
+    llm.shutdown();
+    llm.join();
+    Ok(match llm.health().life {
+        Life::Dead(why) => {
+            eprintln!("error: the engine died: {why}");
+            ExitCode::from(EXIT_ENGINE_DIED)
+        }
+        _ => ExitCode::SUCCESS,
     })
 }
 

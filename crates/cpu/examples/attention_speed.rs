@@ -53,9 +53,7 @@ fn batch(rows: usize, sequences: usize) -> Batch {
 }
 
 fn noise(rows: usize, cols: usize) -> Result<Tensor, ucuz_tensor::TensorError> {
-    let values: Vec<f32> = (0..rows * cols)
-        .map(|i| (i as f32 * 0.7071).sin())
-        .collect();
+    let values: Vec<f32> = (0..rows * cols).map(|i| (i as f32 * 0.7).sin()).collect();
     Tensor::from_values(&values, cols, "noise")
 }
 

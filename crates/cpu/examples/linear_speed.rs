@@ -222,6 +222,20 @@ fn main() {
             backend.describe().device,
             memory / 1e9
         );
+        let pool = ThreadPool::new(threads, false, true);
+        pool.begin_step();
+        let fork = measure(|| {
+            let start = Instant::now();
+            pool.run(4 * threads, &|task, _| {
+                black_box(task);
+            });
+            start.elapsed().as_secs_f64()
+        });
+        println!(
+            "fork and join: best {:.1} us, median {:.1} us",
+            fork.0 * 1e6,
+            fork.1 * 1e6
+        );
         let formats = [
             Format::Q4_1,
             Format::Q8_0,

@@ -1,5 +1,11 @@
 //! Norms, rotations and activations: all tiers equal with `==`, in the written order, close to f64.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first surprise"
+)]
+
 use ucuz_cpu::detect::Tier;
 use ucuz_cpu::ops::activation::{gelu_mul, silu_mul};
 use ucuz_cpu::ops::norm::rms_norm;

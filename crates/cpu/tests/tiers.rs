@@ -1,5 +1,7 @@
 //! All tiers, all splits of rows and all numbers of threads compute the same bits.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::sync::Arc;
 
 use ucuz_cpu::{CpuBackend, CpuOptions, Tier};

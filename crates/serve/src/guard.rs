@@ -89,3 +89,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteGuard<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_that_nobody_reads_fails_in_time() {
+        let (ours, mut theirs) = duplex(16);
+        let mut guarded = WriteGuard::new(ours, Duration::from_millis(20));
+        guarded.write_all(&[1; 16]).await.unwrap();
+        let error = guarded.write_all(&[2; 16]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let mut read = [0; 16];
+        theirs.read_exact(&mut read).await.unwrap();
+        guarded.write_all(&[3; 16]).await.unwrap();
+    }
+}

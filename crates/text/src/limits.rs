@@ -20,6 +20,10 @@ pub const MAX_STAGES: usize = 16;
 pub const MAX_TEXT_BYTES: usize = 8 << 20;
 /// Bytes of a chat template.
 pub const MAX_TEMPLATE_BYTES: usize = 256 << 10;
+/// Words and operators of one tag of a chat template: the length of a chain the parser recurses on.
+pub const MAX_TAG_TOKENS: usize = 1000;
+/// `elif` tags of a chat template; each is a level of recursion.
+pub const MAX_ELIFS: usize = 256;
 /// Different special tokens named in one chat template.
 pub const MAX_TEMPLATE_SPECIALS: usize = 4096;
 /// Work one rendering may do: instructions, plus one per 64 bytes created (so at most 64 MB).

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use ucuz_text::{
     ChatTemplate, Message, RenderOptions, Rendered, Special, SpecialIds, TemplateTokens, TextError,
@@ -326,11 +327,49 @@ fn hostile_templates_end_within_their_limits() {
         format!("{{{{ {} }}}}", nested("[", "]")),
         "x".repeat(ucuz_text::limits::MAX_TEMPLATE_BYTES + 1),
         "{{ ''.__class__.__mro__ }}".to_owned(),
+        format!("{{{{ x{} }}}}", ".a".repeat(100_000)),
+        format!("{{{{ x{} }}}}", "(1)".repeat(80_000)),
+        format!("{{{{ x{} }}}}", "|trim".repeat(50_000)),
+        format!("{{{{ 1{} }}}}", " ** 1".repeat(50_000)),
+        format!("{{{{ {}1 }}}}", "1 if 1 else ".repeat(20_000)),
+        format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(15_000)),
     ] {
         let template = ChatTemplate::new(Some(&source), &tokens());
         let result = template.and_then(|template| template.render(&[], &options()));
         assert!(result.is_err(), "{}", &source[..source.len().min(60)]);
     }
+}
+
+/// The deepest templates that the limits let through, on a test thread's 2 MiB of stack.
+#[test]
+fn templates_at_the_limits_are_parsed_without_overflow() {
+    let limit = ucuz_text::limits::MAX_TAG_TOKENS;
+    for (open, link, close) in [
+        ("{{ ", "-", "1 }}"),
+        ("{{ ", "not ", "1 }}"),
+        ("{{ x", ".a", " }}"),
+        ("{{ x", "|trim", " }}"),
+        ("{{ 1", " ** 1", " }}"),
+        ("{{ 1", " ~ 1", " }}"),
+        ("{{ ", "1 if 1 else ", "1 }}"),
+    ] {
+        let num_words = link
+            .split(' ')
+            .filter(|word| !word.is_empty())
+            .count()
+            .max(link.len().min(2));
+        let chain = format!("{open}{}{close}", link.repeat((limit - 3) / num_words));
+        let source = "{% if 1 %}".repeat(100) + &chain + &"{% endif %}".repeat(100);
+        let _ = ChatTemplate::new(Some(&source), &tokens()).and_then(|t| t.render(&[], &options()));
+    }
+    let elifs = "{% elif 0 %}".repeat(ucuz_text::limits::MAX_ELIFS);
+    let source = format!("{{% if 0 %}}{elifs}{{% endif %}}");
+    assert!(
+        ChatTemplate::new(Some(&source), &tokens())
+            .unwrap()
+            .render(&[], &options())
+            .is_ok()
+    );
 }
 
 #[test]
@@ -367,4 +406,53 @@ fn hostile_messages_are_refused() {
         compile("x").render(&[], &reserved),
         Err(TextError::BadRequest { .. })
     ));
+}
+
+/// Pieces of templates, put together at random.
+const PIECES: [&str; 28] = [
+    "{{ ",
+    " }}",
+    "{% ",
+    " %}",
+    "{%- if x %}",
+    "{% endif %}",
+    "{% for m in messages %}",
+    "{% endfor %}",
+    "{% set y = ",
+    "{% raw %}",
+    "{% endraw %}",
+    "{# ",
+    " #}",
+    "messages",
+    "m.content",
+    " | trim",
+    " | tojson",
+    "[0]",
+    "[::-1]",
+    "(",
+    ")",
+    "'<|im_start|>'",
+    " + ",
+    " ~ ",
+    "-",
+    "{% generation %}",
+    "strftime_now('%Y')",
+    "raise_exception('no')",
+];
+
+proptest! {
+    #[test]
+    fn random_templates_never_panic(
+        picks in prop::collection::vec(0..PIECES.len(), 0..24),
+        text in "[<|>a-z_\u{100000}\u{100001} ]{0,24}",
+    ) {
+        let source: String = picks.iter().map(|&pick| PIECES[pick]).collect();
+        let messages = [Message::new("user", &text), Message::new("assistant", "<|im_end|>")];
+        if let Ok(rendered) = ChatTemplate::new(Some(&source), &tokens())
+            .and_then(|template| template.render(&messages, &options()))
+        {
+            // Only the template's own token can be special.
+            prop_assert!(specials(&rendered).iter().all(|&id| id == 258));
+        }
+    }
 }

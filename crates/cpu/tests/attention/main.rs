@@ -1,5 +1,11 @@
 //! Attention: one arithmetic whatever the tier, batch, chunking, threads and blocks; and close to softmax.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first surprise"
+)]
+
 mod world;
 
 use ucuz_cpu::detect::Tier;

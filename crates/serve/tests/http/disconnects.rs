@@ -131,14 +131,14 @@ async fn a_crowd_that_vanishes_leaves_nothing_and_disturbs_nobody() {
     let request = body("steady*", ",\"max_tokens\":300");
     let address = server.address;
     let beside = tokio::spawn(async move { ask(address, &request).await });
-    for number in 0..60u32 {
+    for number in 0..500u32 {
         let extra = if number.is_multiple_of(2) {
             ""
         } else {
             ",\"stream\":true,\"n\":2"
         };
         let stream = send(server.address, &body("abc*", extra)).await;
-        for _ in 0..number {
+        for _ in 0..number % 60 {
             tokio::task::yield_now().await;
         }
         drop(stream);

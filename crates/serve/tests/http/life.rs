@@ -173,3 +173,18 @@ async fn a_head_that_does_not_come_closes_the_connection() {
         "{raw:?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_serves_several_requests() {
+    use tokio::io::AsyncWriteExt;
+
+    let server = Fixture::start(Setup::default()).await;
+    let request = String::from_utf8(body("ok", "")).unwrap();
+    let request = request.replace("connection: close\r\n", "");
+    let mut stream = send(server.address, request.as_bytes()).await;
+    for _ in 0..3 {
+        let answer = read_until(&mut stream, "\"cached_tokens\":0}}}").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+    }
+}

@@ -1,4 +1,10 @@
 //! The server over a simulated model: real sockets, real HTTP, scripted tokens.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod bad_requests;
 mod chat;
@@ -9,3 +15,4 @@ mod fixture;
 mod full;
 mod life;
 mod models;
+mod mutations;

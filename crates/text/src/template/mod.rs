@@ -7,6 +7,7 @@
 //! Not here: parsing what the model answers; clocks (time comes with the options).
 
 mod builtin;
+mod depth;
 mod functions;
 mod guard;
 mod message;
@@ -137,9 +138,11 @@ impl ChatTemplate {
         })?;
         check_limit("chat template, bytes,", source.len(), MAX_TEMPLATE_BYTES)?;
         let (guard, marked) = Guard::mark(source, &tokens.tokenizer)?;
+        let marked = functions::drop_generation_tags(&marked).into_owned();
+        depth::check(&marked)?;
         let mut environment = environment();
         environment
-            .add_template_owned(NAME, functions::drop_generation_tags(&marked).into_owned())
+            .add_template_owned(NAME, marked)
             .map_err(|error| TextError::TemplateSyntax {
                 line: error.line().unwrap_or(0),
                 reason: guard.expand(&describe(&error)),

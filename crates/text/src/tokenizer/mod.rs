@@ -400,5 +400,9 @@ fn fingerprint(parts: &Parts) -> String {
 /// Only by a list, not by looks: a token that merges make must stay what it is.
 fn effective_kind(kind: TokenKind, text: &str) -> TokenKind {
     let steers = is_turn_marker(text) || END_TEXTS.contains(&text);
-    if kind == TokenKind::Normal && steers { TokenKind::Control } else { kind }
+    if kind == TokenKind::Normal && steers {
+        TokenKind::Control
+    } else {
+        kind
+    }
 }
