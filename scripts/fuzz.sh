@@ -33,15 +33,15 @@ work=$(mktemp -d -p "$([[ -w /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tm
 trap 'rm -rf "$work"' EXIT
 
 # Names that the readers compare with are worth trying: the string literals of their sources.
-dictionary() { # source folders
-  grep -rhoE --include='*.rs' '"[A-Za-z0-9_.<>|/{}%-]{2,48}"' "$@" | sort -u
+dictionary() { # source folders and files
+  grep -rhoE --include='*.rs' --include='*.names' '"[^"\\]{2,48}"' "$@" | grep -P '^[\x20-\x7e]*$' | sort -u
 }
 sources() {
   case $1 in
     gguf) echo crates/formats/src crates/tensor/src/format.rs ;;
     safetensors | config) echo crates/formats/src ;;
     tokenizer) echo crates/text/src/tokenizer crates/formats/src/gguf ;;
-    template) echo crates/text/src/template fuzz/seeds/template.names ;;
+    template) echo crates/text/src/template fuzz/template.names ;;
     request) echo crates/serve/src/protocol ;;
     stream) echo crates/text/src/stop.rs ;;
   esac

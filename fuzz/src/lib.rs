@@ -6,6 +6,7 @@
 use std::alloc::System;
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Once;
 
 use cap::Cap;
 
@@ -21,7 +22,19 @@ const ERROR_BYTES: usize = 24 << 10;
 
 /// Runs `body` with memory bounded by the size of its input; more ends the process with the
 /// allocation on the stack. So a size that a file only claims cannot be allocated unnoticed.
+///
+/// # Panics
+/// When `body` does; its report is written without the bound.
 pub fn bounded<T>(input_bytes: usize, body: impl FnOnce() -> T) -> T {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // A backtrace needs memory too.
+            let _ = MEMORY.set_limit(usize::MAX);
+            report(info);
+        }));
+    });
     let budget = BASE_BYTES + BYTES_PER_INPUT_BYTE * input_bytes;
     let limit = MEMORY.allocated().saturating_add(budget);
     assert!(MEMORY.set_limit(limit).is_ok(), "the budget lies above what is in use");

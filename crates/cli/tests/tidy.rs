@@ -28,7 +28,6 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Files (or folders, with a trailing slash) where `unsafe` may stand.
 const UNSAFE: &[&str] = &[
-    "crates/tensor/src/buffer.rs",
     "crates/cpu/src/arch/",
     "crates/cpu/src/ops/",
     "crates/cpu/src/pool.rs",
