@@ -56,7 +56,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let model_id = model_id(&args, &resolved);
     let llm = Arc::new(args.engine.load(&resolved.path, &model_id)?);
     print_summary(&llm, started);
-    let entropy = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let entropy = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as u64);
     let options = ServeOptions {
         host: args.host.to_string(),
         port: args.port,

@@ -119,9 +119,18 @@ impl Llm {
             &loaded,
             (&tokenizer, template.is_some()),
         );
-        let config = EngineConfig { max_waiting: options.max_waiting, depth: 1 };
-        let handle = Engine::spawn(Box::new(loaded.runner), config, Arc::new(SystemClock::start()))
-            .map_err(|error| LlmError::Unavailable { why: format!("no thread for it: {error}") })?;
+        let config = EngineConfig {
+            max_waiting: options.max_waiting,
+            depth: 1,
+        };
+        let handle = Engine::spawn(
+            Box::new(loaded.runner),
+            config,
+            Arc::new(SystemClock::start()),
+        )
+        .map_err(|error| LlmError::Unavailable {
+            why: format!("no thread for it: {error}"),
+        })?;
         Ok(Self::from_parts(LlmParts {
             tokenizer,
             template,

@@ -1,4 +1,10 @@
 //! The same tokens alone, among others, chunked, preempted, restarted: through the whole engine, on tiny real checkpoints.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -7,18 +13,27 @@ use std::time::SystemTime;
 use ucuz_cpu::{CpuBackend, CpuOptions};
 use ucuz_formats::Checkpoint;
 use ucuz_llm::{
-    Closed, Event, EventSink, Finished, GenerateRequest, Generation, Input, Llm, LlmOptions, Output, Prepared, SamplingOptions,
+    Closed, Event, EventSink, Finished, GenerateRequest, Generation, Input, Llm, LlmOptions,
+    Output, Prepared, SamplingOptions,
 };
 use ucuz_tensor::KvDtype;
 
 const MODELS: [&str; 3] = ["llama-gqa-q8_0", "qwen3-f32", "llama-gqa-mixed"];
 
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/tiny-gguf").join(name).join("model.gguf")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden/tiny-gguf")
+        .join(name)
+        .join("model.gguf")
 }
 
 fn load(name: &str, change: impl Fn(&mut LlmOptions)) -> Llm {
-    let options = CpuOptions { tier: None, threads: Some(1), pin: false, spin: false };
+    let options = CpuOptions {
+        tier: None,
+        threads: Some(1),
+        pin: false,
+        spin: false,
+    };
     let backend = Arc::new(CpuBackend::new(options).unwrap());
     let mut options = LlmOptions {
         name: name.to_owned(),
@@ -31,7 +46,13 @@ fn load(name: &str, change: impl Fn(&mut LlmOptions)) -> Llm {
         max_waiting: 64,
     };
     change(&mut options);
-    Llm::load(&Checkpoint::open(&path(name)).unwrap(), backend, options, &mut |_| {}).unwrap()
+    Llm::load(
+        &Checkpoint::open(&path(name)).unwrap(),
+        backend,
+        options,
+        &mut |_| {},
+    )
+    .unwrap()
 }
 
 struct Sink(mpsc::SyncSender<Event>);
@@ -50,7 +71,9 @@ impl EventSink for Sink {
 fn requests() -> Vec<GenerateRequest> {
     (0..8u32)
         .map(|k| {
-            let ids = (0..10 + 7 * k).map(|i| 40 + (i * 13 + k * 29) % 200).collect();
+            let ids = (0..10 + 7 * k)
+                .map(|i| 40 + (i * 13 + k * 29) % 200)
+                .collect();
             GenerateRequest {
                 sampling: SamplingOptions {
                     temperature: Some(if k % 2 == 0 { 0.0 } else { 0.9 }),
@@ -71,7 +94,10 @@ fn requests() -> Vec<GenerateRequest> {
 fn start(llm: &Llm, request: &GenerateRequest) -> (Generation, mpsc::Receiver<Event>) {
     let prepared: Prepared = llm.prepare(request, 1, SystemTime::UNIX_EPOCH).unwrap();
     let (sender, receiver) = mpsc::sync_channel(prepared.max_tokens as usize + 4);
-    (llm.start(&prepared, 0, Box::new(Sink(sender))).unwrap(), receiver)
+    (
+        llm.start(&prepared, 0, Box::new(Sink(sender))).unwrap(),
+        receiver,
+    )
 }
 
 fn finish((mut generation, events): (Generation, mpsc::Receiver<Event>)) -> (Vec<u32>, Finished) {
@@ -91,15 +117,27 @@ fn finish((mut generation, events): (Generation, mpsc::Receiver<Event>)) -> (Vec
 }
 
 fn alone(llm: &Llm) -> Vec<Vec<u32>> {
-    requests().iter().map(|request| finish(start(llm, request)).0).collect()
+    requests()
+        .iter()
+        .map(|request| finish(start(llm, request)).0)
+        .collect()
 }
 
 /// All requests at once; tokens and how often any was preempted.
 fn together(llm: &Llm) -> (Vec<Vec<u32>>, u32) {
-    let started: Vec<_> = requests().iter().map(|request| start(llm, request)).collect();
+    let started: Vec<_> = requests()
+        .iter()
+        .map(|request| start(llm, request))
+        .collect();
     let ended: Vec<_> = started.into_iter().map(finish).collect();
-    let preemptions = ended.iter().map(|(_, finished)| finished.usage.preemptions).sum();
-    (ended.into_iter().map(|(tokens, _)| tokens).collect(), preemptions)
+    let preemptions = ended
+        .iter()
+        .map(|(_, finished)| finished.usage.preemptions)
+        .sum();
+    (
+        ended.into_iter().map(|(tokens, _)| tokens).collect(),
+        preemptions,
+    )
 }
 
 #[test]
@@ -118,8 +156,16 @@ fn whole_prompt_equals_chunks() {
         let expected = alone(&load(name, |_| {}));
         for step_rows in [1, 16, 61] {
             let llm = load(name, |options| options.step_rows = step_rows);
-            assert_eq!(alone(&llm), expected, "{name}: at most {step_rows} tokens a step");
-            assert_eq!(together(&llm).0, expected, "{name}: at most {step_rows} tokens a step, together");
+            assert_eq!(
+                alone(&llm),
+                expected,
+                "{name}: at most {step_rows} tokens a step"
+            );
+            assert_eq!(
+                together(&llm).0,
+                expected,
+                "{name}: at most {step_rows} tokens a step, together"
+            );
         }
     }
 }
@@ -136,13 +182,20 @@ fn undisturbed_equals_preempted_and_resumed() {
         assert!(preemptions > 0, "{name}: nothing was preempted");
         assert_eq!(tokens, expected, "{name}");
         let stats = tight.stats();
-        assert!(stats.groups.iter().all(|group| group.total <= 10), "{name}: {stats:?}");
+        assert!(
+            stats.groups.iter().all(|group| group.total <= 10),
+            "{name}: {stats:?}"
+        );
     }
 }
 
 #[test]
 fn restart_equals_restart() {
     for name in MODELS {
-        assert_eq!(alone(&load(name, |_| {})), alone(&load(name, |_| {})), "{name}");
+        assert_eq!(
+            alone(&load(name, |_| {})),
+            alone(&load(name, |_| {})),
+            "{name}"
+        );
     }
 }

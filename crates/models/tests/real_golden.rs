@@ -1,6 +1,12 @@
 //! The three real models against golden values, as a table: reference queue and CPU tiers.
 //!
 //! Needs the models (`scripts/models.sh`) in the folder that `UCUZ_TEST_MODELS` names; says so and passes without them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -13,13 +19,19 @@ use ucuz_formats::Checkpoint;
 use ucuz_report::{Divergence, TokenDivergence};
 use ucuz_tensor::{Backend, KvDtype};
 
-const SIZES: Sizes = Sizes { step_rows: 256, sequences: 1, context: 1280 };
+const SIZES: Sizes = Sizes {
+    step_rows: 256,
+    sequences: 1,
+    context: 1280,
+};
 const NAMES: [&str; 3] = ["smollm2", "gemma3-270m", "qwen2.5-coder-0.5b"];
 
 fn models() -> Option<PathBuf> {
     let folder = std::env::var_os("UCUZ_TEST_MODELS").map(PathBuf::from);
     if folder.is_none() {
-        eprintln!("skipped: UCUZ_TEST_MODELS does not name the folder that scripts/models.sh fills");
+        eprintln!(
+            "skipped: UCUZ_TEST_MODELS does not name the folder that scripts/models.sh fills"
+        );
     }
     folder
 }
@@ -30,7 +42,12 @@ fn prompts(name: &str) -> (String, Vec<Value>) {
     let long = json(&golden(&format!("real/{name}.long.json")));
     let file = short["model_file"].as_str().unwrap().to_owned();
     let all = [&short["prompts"], &short["chat"], &long["prompts"]];
-    (file, all.iter().flat_map(|list| list.as_array().cloned().unwrap_or_default()).collect())
+    (
+        file,
+        all.iter()
+            .flat_map(|list| list.as_array().cloned().unwrap_or_default())
+            .collect(),
+    )
 }
 
 struct Row {
@@ -40,7 +57,11 @@ struct Row {
 }
 
 fn run(bench: &mut Bench, prompts: &[Value]) -> Row {
-    let mut row = Row { logprobs: Distance::default(), greedy: (0, 0), left: Vec::new() };
+    let mut row = Row {
+        logprobs: Distance::default(),
+        greedy: (0, 0),
+        left: Vec::new(),
+    };
     for prompt in prompts {
         let outcome = compare(bench, prompt);
         for part in [outcome.logprobs, outcome.top20] {
@@ -56,14 +77,22 @@ fn run(bench: &mut Bench, prompts: &[Value]) -> Row {
 }
 
 fn print(name: &str, backend: &str, row: &Row, divergence: &str) {
-    let left: Vec<String> = row.left.iter().map(|margin| format!("{margin:.4}")).collect();
+    let left: Vec<String> = row
+        .left
+        .iter()
+        .map(|margin| format!("{margin:.4}"))
+        .collect();
     println!(
         "| {name} | {backend} | {:.2e} | {:.2e} | {}/{} | {} | {divergence} |",
         row.logprobs.mean(),
         row.logprobs.max,
         row.greedy.0,
         row.greedy.1,
-        if left.is_empty() { "-".to_owned() } else { left.join(" ") }
+        if left.is_empty() {
+            "-".to_owned()
+        } else {
+            left.join(" ")
+        }
     );
 }
 
@@ -75,7 +104,11 @@ fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32]) -> St
         all.push(TokenDivergence::new(p, q, ids.get(i + 1).copied()));
     }
     let s = all.summary().unwrap();
-    assert!(s.kl_mean < 0.05, "mean KL divergence {} is more than int8 activations explain", s.kl_mean);
+    assert!(
+        s.kl_mean < 0.05,
+        "mean KL divergence {} is more than int8 activations explain",
+        s.kl_mean
+    );
     format!(
         "{:.2e} / {:.2e} | {:.1} % | {:.3} / {:.3}",
         s.kl_mean,
@@ -89,7 +122,9 @@ fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32]) -> St
 #[test]
 fn real_models_meet_the_golden_values() {
     let Some(folder) = models() else { return };
-    println!("| model | backend | mean nat | max nat | greedy equal | left at margin | KL mean / max | agreement | perplexity ref / this |");
+    println!(
+        "| model | backend | mean nat | max nat | greedy equal | left at margin | KL mean / max | agreement | perplexity ref / this |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for name in NAMES {
         let (file, prompts) = prompts(name);
@@ -98,8 +133,16 @@ fn real_models_meet_the_golden_values() {
         let mut oracle = Bench::load(&checkpoint, &reference(2), KvDtype::F32, SIZES);
         let row = run(&mut oracle, &prompts);
         print(name, "reference", &row, "- | - | -");
-        assert!(row.logprobs.max < 1e-3, "{name}: a log-probability is off by {} nat", row.logprobs.max);
-        assert!(row.left.iter().all(|margin| *margin < 2e-3), "{name}: left the greedy path at {:?}", row.left);
+        assert!(
+            row.logprobs.max < 1e-3,
+            "{name}: a log-probability is off by {} nat",
+            row.logprobs.max
+        );
+        assert!(
+            row.left.iter().all(|margin| *margin < 2e-3),
+            "{name}: left the greedy path at {:?}",
+            row.left
+        );
         let oracle_rows = oracle.logits(0, &long, 256);
         drop(oracle);
         let mut first: Option<Vec<Vec<f32>>> = None;
@@ -112,11 +155,19 @@ fn real_models_meet_the_golden_values() {
             match &first {
                 Some(expected) => {
                     assert!(*expected == rows, "{name}: tier {tier} differs");
-                    println!("| {name} | {tier} | equal to the tier above, bit for bit, on {} positions | | | | | | |", head.len());
+                    println!(
+                        "| {name} | {tier} | equal to the tier above, bit for bit, on {} positions | | | | | | |",
+                        head.len()
+                    );
                 }
                 None => {
                     let row = run(&mut bench, &prompts);
-                    print(name, tier.name(), &row, &divergence(&oracle_rows, &mut bench, &long));
+                    print(
+                        name,
+                        tier.name(),
+                        &row,
+                        &divergence(&oracle_rows, &mut bench, &long),
+                    );
                     first = Some(rows);
                 }
             }
@@ -131,17 +182,31 @@ fn smollm2_keeps_the_exactness_contract() {
     let checkpoint = Checkpoint::open(&folder.join(file)).unwrap();
     let long = ids(&prompts.last().unwrap()["ids"]);
     let text = &long[..200];
-    let sizes = Sizes { step_rows: 512, sequences: 8, context: 320 };
+    let sizes = Sizes {
+        step_rows: 512,
+        sequences: 8,
+        context: 320,
+    };
     let best = tiers().pop().unwrap();
     let mut bench = Bench::load(&checkpoint, &cpu(best, 2), KvDtype::Bf16, sizes);
     let whole = bench.logits(0, text, 200);
     for chunk in [1, 16, 61] {
         assert!(bench.logits(1, text, chunk) == whole, "chunks of {chunk}");
     }
-    let others: Vec<Vec<u32>> = (1..8).map(|k| long[k * 50..k * 50 + 20 + k].to_vec()).collect();
+    let others: Vec<Vec<u32>> = (1..8)
+        .map(|k| long[k * 50..k * 50 + 20 + k].to_vec())
+        .collect();
     let mut parts: Vec<(usize, &[u32], usize)> = vec![(0, text, 0)];
-    parts.extend(others.iter().enumerate().map(|(k, ids)| (k + 1, ids.as_slice(), 0)));
-    assert!(bench.feed(&parts).remove(0) == whole, "in a batch of 7 others");
+    parts.extend(
+        others
+            .iter()
+            .enumerate()
+            .map(|(k, ids)| (k + 1, ids.as_slice(), 0)),
+    );
+    assert!(
+        bench.feed(&parts).remove(0) == whole,
+        "in a batch of 7 others"
+    );
     let mut single = Bench::load(&checkpoint, &cpu(best, 1), KvDtype::Bf16, sizes);
     assert!(single.logits(0, text, 200) == whole, "1 thread = 2 threads");
     let mut again = Bench::load(&checkpoint, &cpu(best, 2), KvDtype::Bf16, sizes);

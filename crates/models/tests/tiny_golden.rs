@@ -1,4 +1,10 @@
 //! Every architecture and rope variant against an independent implementation's values, on tiny random checkpoints.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

@@ -84,7 +84,13 @@ mod tests {
         for bytes in [0, 1, 63, 64, 65, 4096, 1 << 20] {
             let mut buffer = Buffer::zeroed(bytes, "a test").unwrap();
             assert_eq!(buffer.bytes().len(), bytes);
-            assert!(buffer.bytes().as_ptr().addr().is_multiple_of(BUFFER_ALIGN_BYTES));
+            assert!(
+                buffer
+                    .bytes()
+                    .as_ptr()
+                    .addr()
+                    .is_multiple_of(BUFFER_ALIGN_BYTES)
+            );
             assert!(buffer.bytes().iter().all(|byte| *byte == 0));
             buffer.bytes_mut().fill(7);
             assert!(buffer.cast::<u8>().iter().all(|byte| *byte == 7));
@@ -96,8 +102,16 @@ mod tests {
         // Far more than a test machine has; touching it would end the test.
         let resident = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
-            let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap().to_owned();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("VmRSS:"))
+                .unwrap()
+                .to_owned();
+            line.split_whitespace()
+                .nth(1)
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
         };
         let before_kib = resident();
         let Ok(buffer) = Buffer::zeroed(8 << 30, "a test") else {

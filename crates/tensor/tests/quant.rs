@@ -145,7 +145,8 @@ fn known_super_blocks_decode_to_their_values() {
     q4_k[2..4].copy_from_slice(&f16(0.02));
     let mut q6_k = fill(210);
     q6_k[208..].copy_from_slice(&f16(0.01));
-    let first: [(Format, Vec<u8>, &[(usize, [f32; 4])], f64); 2] = [
+    type Case = (Format, Vec<u8>, &'static [(usize, [f32; 4])], f64);
+    let first: [Case; 2] = [
         (
             Format::Q4_K,
             q4_k,
