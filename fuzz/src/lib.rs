@@ -14,7 +14,7 @@ use cap::Cap;
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
 /// What a reader may hold beside what is proportional to its input: tables, compiled patterns.
-const BASE_BYTES: usize = 24 << 20;
+pub const BASE_BYTES: usize = 24 << 20;
 /// What it may hold for each byte of input.
 const BYTES_PER_INPUT_BYTE: usize = 512;
 /// Longest text of an error whose input is a few kilobytes.
@@ -26,6 +26,14 @@ const ERROR_BYTES: usize = 24 << 10;
 /// # Panics
 /// When `body` does; its report is written without the bound.
 pub fn bounded<T>(input_bytes: usize, body: impl FnOnce() -> T) -> T {
+    bounded_above(BASE_BYTES, input_bytes, body)
+}
+
+/// As [`bounded`], for what has a bound of its own that lies above [`BASE_BYTES`].
+///
+/// # Panics
+/// When `body` does; its report is written without the bound.
+pub fn bounded_above<T>(base_bytes: usize, input_bytes: usize, body: impl FnOnce() -> T) -> T {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let report = std::panic::take_hook();
@@ -35,7 +43,7 @@ pub fn bounded<T>(input_bytes: usize, body: impl FnOnce() -> T) -> T {
             report(info);
         }));
     });
-    let budget = BASE_BYTES + BYTES_PER_INPUT_BYTE * input_bytes;
+    let budget = base_bytes + BYTES_PER_INPUT_BYTE * input_bytes;
     let limit = MEMORY.allocated().saturating_add(budget);
     assert!(MEMORY.set_limit(limit).is_ok(), "the budget lies above what is in use");
     let result = body();

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
 use ucuz_llm::{Llm, LlmOptions};
-use ucuz_tensor::KvDtype;
+use ucuz_tensor::{Activations, KvDtype};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
@@ -24,6 +24,16 @@ pub enum KvDtypeName {
     Bf16,
     /// 4 bytes a number, for tests
     F32,
+}
+
+/// How activations meet stored integers, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationsName {
+    /// One code and one scale per 32 numbers: 8 bits
+    Int8,
+    /// Two codes, the second for what the first leaves over: 15 bits
+    #[value(name = "int8x2")]
+    Int8Pair,
 }
 
 /// How to run a model.
@@ -50,6 +60,9 @@ pub struct EngineArgs {
     /// Precision of keys and values
     #[arg(long, value_enum, default_value = "bf16")]
     pub kv_dtype: KvDtypeName,
+    /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
+    #[arg(long, value_enum, default_value = "int8x2")]
+    pub activations: ActivationsName,
     /// Requests that run at once
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub max_sequences: u16,
@@ -104,6 +117,10 @@ impl EngineArgs {
         let options = LlmOptions {
             name: name.to_owned(),
             kv_dtype,
+            activations: match self.activations {
+                ActivationsName::Int8 => Activations::Int8,
+                ActivationsName::Int8Pair => Activations::Int8Pair,
+            },
             context: self.context,
             max_sequences: usize::from(self.max_sequences),
             step_rows: usize::from(self.max_step_tokens),

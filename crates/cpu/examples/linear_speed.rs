@@ -23,7 +23,7 @@ use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::layout::{PanelKind, PanelLayout};
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Backend, Format, Tensor, Weight};
+use ucuz_tensor::{Activations, Backend, Format, Tensor, Weight};
 
 const RUNS: usize = 15;
 /// Seconds spent on one line.
@@ -111,7 +111,7 @@ fn weight(backend: &dyn Backend, format: Format, rows: usize, cols: usize) -> (A
         bias: None,
     };
     let start = Instant::now();
-    let weight = Weight::load(backend, "w", &[part]).unwrap();
+    let weight = Weight::load(backend, "w", &[part], Activations::Int8).unwrap();
     (weight, bytes.len() as f64 / start.elapsed().as_secs_f64())
 }
 
@@ -182,13 +182,14 @@ fn kernel_speed(tier: Tier, format: Format, rows: usize) -> f64 {
     let panel = vec![0x11; layout.panel_bytes()];
     let x = vec![1.0; rows * layout.cols];
     let mut groups = vec![I8Group::zeroed(); GROUPS];
-    (kernels.quantise_block)(&mut groups, &x, layout.cols);
+    (kernels.quantise_block)(&mut groups, &x, layout.cols, 1);
     let mut tile = [[0.0; 16]; 16];
     let calls = 64;
     let seconds = measure(|| {
         let start = Instant::now();
         for _ in 0..calls {
             let call = CodedCall {
+                planes: 1,
                 panel: &panel,
                 coded,
                 groups: &groups,

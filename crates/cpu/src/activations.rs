@@ -1,7 +1,7 @@
 //! Activation rows in the form that the linear kernels read: blocks of up to 16 rows, packed once per Weight call.
 //!
 //! ```text
-//! int8   = blocks of 16 rows; a block is one I8Group per 32 columns, ascending
+//! int8   = blocks of 16 rows; a block is one I8Group per plane and 32 columns: columns ascending, planes of one group together
 //! floats = blocks of 8 rows; a block of R rows (R = 1, 2, 4, 8) is [columns, padded to 32][R]
 //! ```
 //! Rows that pad a block are zero. Here: the types and the portable packing, which every tier compiles for itself.
@@ -82,11 +82,11 @@ impl RowScale {
 }
 
 impl I8Group {
-    /// Quantises `x`, 32 columns of one row, into row `row`.
+    /// Quantises `x`, 32 columns of one row, into row `row`; what is left of `x` is what the rounding lost.
     #[inline(always)]
-    fn set_row(&mut self, row: usize, x: &[f32; GROUP]) {
+    fn set_row(&mut self, row: usize, x: &mut [f32; GROUP]) {
         let mut peak = 0;
-        for value in x {
+        for value in &*x {
             peak = (value.to_bits() & 0x7fff_ffff).max(peak);
         }
         let scale = RowScale::of_peak(peak);
@@ -96,8 +96,9 @@ impl I8Group {
         }
         let mut codes = [0i32; GROUP];
         for (code, value) in codes.iter_mut().zip(x) {
-            let rounded = (value * scale.inverse + ROUNDING).to_bits() as i32;
+            let rounded = (*value * scale.inverse + ROUNDING).to_bits() as i32;
             *code = (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127);
+            *value -= scale.scale * *code as f32;
         }
         self.codes[row] = codes.map(|code| code as i8);
         self.set_sums(row, [codes[..16].iter().sum(), codes[16..].iter().sum()]);
@@ -128,19 +129,22 @@ impl I8Group {
     }
 }
 
-/// Quantises up to 16 rows `x: [rows, cols]` into one block; `cols` is a multiple of 32.
+/// Quantises up to 16 rows `x: [rows, cols]` into one block of `planes` (1 or 2) codes a number; `cols` is a multiple of 32.
 #[inline(always)]
-pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize) {
+pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize, planes: usize) {
     let rows = x.len() / cols;
-    for (g, group) in block.iter_mut().enumerate() {
+    for (g, group) in block.chunks_exact_mut(planes).enumerate() {
         for row in 0..rows {
             let start = row * cols + g * GROUP;
             if let Some(columns) = x[start..].first_chunk() {
-                group.set_row(row, columns);
+                let mut left = *columns;
+                group
+                    .iter_mut()
+                    .for_each(|plane| plane.set_row(row, &mut left));
             }
         }
         for row in rows..rows.next_power_of_two() {
-            group.clear_row(row);
+            group.iter_mut().for_each(|plane| plane.clear_row(row));
         }
     }
 }
@@ -196,7 +200,7 @@ mod tests {
 
     fn quantise(x: &[f32; GROUP]) -> I8Group {
         let mut block = [I8Group::zeroed()];
-        quantise_block(&mut block, x, GROUP);
+        quantise_block(&mut block, x, GROUP, 1);
         block[0]
     }
 

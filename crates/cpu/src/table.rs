@@ -20,8 +20,10 @@ pub struct CodedCall<'a> {
     pub panel: &'a [u8],
     /// Its geometry.
     pub coded: CodedPanel,
-    /// The activation block: one entry per 32 columns.
+    /// The activation block: `planes` entries per 32 columns.
     pub groups: &'a [I8Group],
+    /// int8 codes of one number: 1 (`Arithmetic::I8`) or 2 (`Arithmetic::I8Pair`).
+    pub planes: usize,
     /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
     pub rows: usize,
 }
@@ -51,10 +53,10 @@ pub struct Kernels {
     /// The tier.
     pub tier: Tier,
     /// [`activations::quantise_block`].
-    pub quantise_block: fn(&mut [I8Group], &[f32], usize),
+    pub quantise_block: fn(&mut [I8Group], &[f32], cols: usize, planes: usize),
     /// [`activations::pack_block`].
     pub pack_block: fn(&mut [f32], &[f32], usize, Rounding),
-    /// Integer weights, `Arithmetic::I8`.
+    /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
     pub linear_i8: fn(&mut Tile, &CodedCall<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
     pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &FloatCall<'_>, &Levels),
@@ -120,7 +122,9 @@ static GENERIC: Kernels = Kernels {
 static AVX2: Kernels = Kernels {
     tier: Tier::Avx2,
     // SAFETY: detected, see `for_tier`.
-    quantise_block: |block, x, cols| unsafe { avx2::portable::quantise_block(block, x, cols) },
+    quantise_block: |block, x, cols, planes| unsafe {
+        avx2::portable::quantise_block(block, x, cols, planes)
+    },
     // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx2::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
@@ -151,7 +155,9 @@ static AVX2: Kernels = Kernels {
 static AVX512: Kernels = Kernels {
     tier: Tier::Avx512,
     // SAFETY: detected, see `for_tier`.
-    quantise_block: |block, x, cols| unsafe { avx512::quantise::quantise_block(block, x, cols) },
+    quantise_block: |block, x, cols, planes| unsafe {
+        avx512::quantise::quantise_block(block, x, cols, planes)
+    },
     // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::{Batch, SeqSlot};
-use ucuz_tensor::format::FORMATS;
+use ucuz_tensor::format::{Activations, FORMATS};
 use ucuz_tensor::weight::RawPart;
 use ucuz_tensor::{Backend, Format, Tensor, Weight};
 
@@ -89,7 +89,12 @@ fn finite_scales(format: Format, block: &mut [u8]) {
     }
 }
 
-fn weight(backend: &dyn Backend, parts: &[(Format, Vec<u8>)], cols: usize) -> Arc<Weight> {
+fn weight(
+    backend: &dyn Backend,
+    parts: &[(Format, Vec<u8>)],
+    cols: usize,
+    activations: Activations,
+) -> Arc<Weight> {
     let raw: Vec<RawPart<'_>> = parts
         .iter()
         .map(|(format, bytes)| RawPart {
@@ -101,7 +106,7 @@ fn weight(backend: &dyn Backend, parts: &[(Format, Vec<u8>)], cols: usize) -> Ar
             bias: Some((0..OUT).map(|i| i as f32 * 0.25 - 4.0).collect()),
         })
         .collect();
-    Weight::load(backend, "w", &raw).unwrap()
+    Weight::load(backend, "w", &raw, activations).unwrap()
 }
 
 fn limits(cols: usize) -> Limits {
@@ -144,8 +149,14 @@ fn cols_of(format: Format) -> usize {
 
 /// Checks one weight on every tier, for all numbers of rows, against the generic tier on one thread.
 fn check_tiers(parts: &[(Format, Vec<u8>)], cols: usize, x: &[f32]) {
+    for activations in [Activations::Int8, Activations::Int8Pair] {
+        check_tiers_with(parts, cols, x, activations);
+    }
+}
+
+fn check_tiers_with(parts: &[(Format, Vec<u8>)], cols: usize, x: &[f32], activations: Activations) {
     let generic = backend(Tier::Generic, 1).unwrap();
-    let expected = product(&generic, &weight(&generic, parts, cols), x);
+    let expected = product(&generic, &weight(&generic, parts, cols, activations), x);
     let name = parts
         .iter()
         .map(|part| part.0.to_string())
@@ -159,10 +170,10 @@ fn check_tiers(parts: &[(Format, Vec<u8>)], cols: usize, x: &[f32]) {
         let Some(backend) = backend(tier, threads) else {
             continue;
         };
-        let w = weight(&backend, parts, cols);
+        let w = weight(&backend, parts, cols, activations);
         for rows in 1..=x.len() / cols {
             let got = product(&backend, &w, &x[..rows * cols]);
-            let what = format!("{name}, {tier}, {threads} threads, {rows} rows");
+            let what = format!("{name}, {activations:?}, {tier}, {threads} threads, {rows} rows");
             assert_same(&what, &got, &expected[..rows * width]);
         }
         for row in [0, 1, 17, 32] {
@@ -236,7 +247,7 @@ fn a_row_that_is_not_finite_becomes_nan_and_leaves_the_others_alone() {
             let Some(backend) = backend(tier, 2) else {
                 continue;
             };
-            let w = weight(&backend, &parts, cols);
+            let w = weight(&backend, &parts, cols, Activations::Int8Pair);
             let expected = product(&backend, &w, &clean);
             for bad in [f32::NAN, f32::INFINITY] {
                 let mut x = clean.clone();
@@ -273,7 +284,7 @@ fn embedding_rows_equal_the_formats_own_decoder() {
                 .for_each(|v| *v = ucuz_tensor::numerics::bf16_round(*v));
         }
         let backend = backend(Tier::Generic, 2).unwrap();
-        let w = weight(&backend, &[(info.format, bytes)], cols);
+        let w = weight(&backend, &[(info.format, bytes)], cols, Activations::Int8);
         let tokens: Vec<u32> = (0..ROWS_MAX as u32).rev().collect();
         let batch = Batch {
             positions: (0..ROWS_MAX as u32).collect(),
@@ -299,7 +310,7 @@ fn embedding_rows_equal_the_formats_own_decoder() {
 fn scratch_is_what_the_backend_says_and_a_larger_call_is_refused() {
     let backend = backend(Tier::Generic, 1).unwrap();
     let parts = [(Format::Q8_0, vec![0; OUT * 34 * 2])];
-    let w = weight(&backend, &parts, 64);
+    let w = weight(&backend, &parts, 64, Activations::Int8);
     let mut queue = backend.queue(&limits(32)).unwrap();
     let x = Tensor::zeroed(1, 64, "x").unwrap();
     let mut dst = Tensor::zeroed(1, OUT, "dst").unwrap();

@@ -9,7 +9,7 @@ use ucuz_formats::Checkpoint;
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{Model, ModelRunner, RunnerOptions, Workspace, cache_spec};
 use ucuz_tensor::backend::Limits;
-use ucuz_tensor::{Backend, CacheSpec, KvDtype};
+use ucuz_tensor::{Activations, Backend, CacheSpec, KvDtype};
 use ucuz_text::{
     ChatTemplate, DecodeOptions, Detokenizer, LeadingSpace, RenderOptions, Special, SpecialText,
     StopMatcher, TemplateTokens, Tokenizer, encode_chat,
@@ -35,6 +35,8 @@ pub struct LlmOptions {
     pub name: String,
     /// Precision of the KV cache.
     pub kv_dtype: KvDtype,
+    /// How activations meet stored integers.
+    pub activations: Activations,
     /// Tokens that one request may hold; what the model was trained for when absent.
     pub context: Option<usize>,
     /// Requests that run at once.
@@ -335,6 +337,7 @@ fn load_model(
         backend,
         cache: cache.clone(),
         context,
+        activations: options.activations,
         progress: Box::new(progress),
     };
     let model = ucuz_models::load(checkpoint, load)?;
@@ -431,9 +434,10 @@ fn info(
 fn fingerprint(checkpoint: &Checkpoint, options: &LlmOptions, tokenizer: &Tokenizer) -> String {
     let mut hash = Sha256::new();
     hash.update(format!(
-        "{} {} {:?}",
+        "{} {} {} {:?}",
         ucuz_tensor::ARITHMETIC_VERSION,
         options.kv_dtype.name(),
+        options.activations.name(),
         checkpoint.config
     ));
     for tensor in checkpoint.tensors() {

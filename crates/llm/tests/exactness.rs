@@ -16,7 +16,7 @@ use ucuz_llm::{
     Closed, Event, EventSink, Finished, GenerateRequest, Generation, Input, Llm, LlmOptions,
     Output, Prepared, SamplingOptions,
 };
-use ucuz_tensor::KvDtype;
+use ucuz_tensor::{Activations, KvDtype};
 
 const MODELS: [&str; 3] = ["llama-gqa-q8_0", "qwen3-f32", "llama-gqa-mixed"];
 
@@ -38,6 +38,7 @@ fn load(name: &str, change: impl Fn(&mut LlmOptions)) -> Llm {
     let mut options = LlmOptions {
         name: name.to_owned(),
         kv_dtype: KvDtype::Bf16,
+        activations: Activations::default(),
         context: Some(160),
         max_sequences: 8,
         step_rows: 256,

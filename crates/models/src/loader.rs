@@ -6,7 +6,7 @@ use ucuz_formats::{Checkpoint, ModelConfig, TensorRef};
 use ucuz_tensor::backend::{AttentionOptions, HeadShape, RopeTable};
 use ucuz_tensor::quant::decode_row;
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Backend, CacheSpec, Tensor, TensorError, Weight};
+use ucuz_tensor::{Activations, Backend, CacheSpec, Tensor, TensorError, Weight};
 
 use crate::blocks::{Activation, Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
 use crate::rope::rope_table;
@@ -20,6 +20,8 @@ pub struct Loader<'a> {
     pub backend: &'a dyn Backend,
     /// What is cached.
     pub cache: &'a CacheSpec,
+    /// How activations meet stored integers.
+    pub activations: Activations,
     rope: Arc<RopeTable>,
     rope_local: Option<Arc<RopeTable>>,
     progress: Box<dyn FnMut(u64) + 'a>,
@@ -35,6 +37,7 @@ impl<'a> Loader<'a> {
         backend: &'a dyn Backend,
         cache: &'a CacheSpec,
         context: usize,
+        activations: Activations,
         progress: Box<dyn FnMut(u64) + 'a>,
     ) -> ModelResult<Self> {
         let rope = Arc::new(rope_table(&checkpoint.config.rope, context)?);
@@ -48,6 +51,7 @@ impl<'a> Loader<'a> {
             checkpoint,
             backend,
             cache,
+            activations,
             rope,
             rope_local: local.map(Arc::new),
             progress,
@@ -86,7 +90,7 @@ impl<'a> Loader<'a> {
                 bias,
             });
         }
-        let weight = Weight::load(self.backend, name, &raw)?;
+        let weight = Weight::load(self.backend, name, &raw, self.activations)?;
         for (part, _) in parts {
             if let Some(tensor) = self.checkpoint.tensor(&format!("{part}.weight")) {
                 (self.progress)(tensor.bytes.len() as u64);

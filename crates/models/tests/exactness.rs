@@ -12,14 +12,27 @@ use std::sync::Arc;
 
 use common::{Bench, Sizes, cpu, tiers, tiny_checkpoints};
 use ucuz_cpu::Tier;
-use ucuz_tensor::{Backend, KvDtype};
+use ucuz_tensor::{Activations, Backend, KvDtype};
 
 const SIZES: Sizes = Sizes {
     step_rows: 320,
     sequences: 8,
     context: 160,
+    activations: Activations::Int8Pair,
 };
-const DTYPES: [KvDtype; 2] = [KvDtype::Bf16, KvDtype::F32];
+/// What can be chosen: precision of the cache, and how activations meet stored integers.
+const CHOICES: [(KvDtype, Activations); 3] = [
+    (KvDtype::Bf16, Activations::Int8Pair),
+    (KvDtype::Bf16, Activations::Int8),
+    (KvDtype::F32, Activations::Int8Pair),
+];
+
+fn sizes(activations: Activations) -> Sizes {
+    Sizes {
+        activations,
+        ..SIZES
+    }
+}
 
 /// Runs `check` for every tiny checkpoint, tier and KV precision.
 fn for_all(check: impl Fn(&str, &mut Bench, &[u32])) {
@@ -33,10 +46,10 @@ fn for_all(check: impl Fn(&str, &mut Bench, &[u32])) {
 
 fn for_all_on(backend: &Arc<dyn Backend>, check: impl Fn(&str, &mut Bench, &[u32])) {
     for (name, path, values) in tiny_checkpoints() {
-        for dtype in DTYPES {
-            let mut bench = Bench::open(&path, backend, dtype, SIZES);
+        for (dtype, activations) in CHOICES {
+            let mut bench = Bench::open(&path, backend, dtype, sizes(activations));
             check(
-                &format!("{name} {}", dtype.name()),
+                &format!("{name} {} {activations:?}", dtype.name()),
                 &mut bench,
                 &common::ids(&values["ids"]),
             );
@@ -101,11 +114,11 @@ fn every_tier_and_thread_count_equals_generic_on_one_thread() {
     let mut expected = std::collections::BTreeMap::new();
     let generic = cpu(Tier::Generic, 1);
     for (name, path, values) in tiny_checkpoints() {
-        for dtype in DTYPES {
+        for (dtype, activations) in CHOICES {
             let ids = common::ids(&values["ids"]);
-            let mut bench = Bench::open(&path, &generic, dtype, SIZES);
+            let mut bench = Bench::open(&path, &generic, dtype, sizes(activations));
             expected.insert(
-                (name.clone(), dtype.name()),
+                (name.clone(), dtype.name(), activations.name()),
                 bench.logits(0, &ids, ids.len()),
             );
         }
@@ -114,12 +127,12 @@ fn every_tier_and_thread_count_equals_generic_on_one_thread() {
         for threads in [1, 2] {
             let backend = cpu(tier, threads);
             for (name, path, values) in tiny_checkpoints() {
-                for dtype in DTYPES {
+                for (dtype, activations) in CHOICES {
                     let ids = common::ids(&values["ids"]);
-                    let mut bench = Bench::open(&path, &backend, dtype, SIZES);
+                    let mut bench = Bench::open(&path, &backend, dtype, sizes(activations));
                     let got = bench.logits(0, &ids, ids.len());
                     assert!(
-                        got == expected[&(name.clone(), dtype.name())],
+                        got == expected[&(name.clone(), dtype.name(), activations.name())],
                         "{tier}, {threads} threads: {name} {}",
                         dtype.name()
                     );
@@ -134,8 +147,8 @@ fn kv_bytes_allocated_equal_the_formula() {
     let backend = cpu(Tier::Generic, 1);
     let mut shapes = std::collections::BTreeSet::new();
     for (name, path, _) in tiny_checkpoints() {
-        for dtype in DTYPES {
-            let bench = Bench::open(&path, &backend, dtype, SIZES);
+        for (dtype, activations) in CHOICES {
+            let bench = Bench::open(&path, &backend, dtype, sizes(activations));
             let config = &bench.runner.model().spec().config;
             let per_token = 2 * config.layers * config.kv_heads * config.head_dim * dtype.bytes();
             assert_eq!(bench.runner.cache().token_bytes(), per_token, "{name}");

@@ -17,12 +17,13 @@ use common::{Bench, Distance, Sizes, compare, cpu, golden, ids, json, reference,
 use serde_json::Value;
 use ucuz_formats::Checkpoint;
 use ucuz_report::{Divergence, TokenDivergence};
-use ucuz_tensor::{Backend, KvDtype};
+use ucuz_tensor::{Activations, Backend, KvDtype};
 
 const SIZES: Sizes = Sizes {
     step_rows: 256,
     sequences: 1,
     context: 1280,
+    activations: Activations::Int8Pair,
 };
 const NAMES: [&str; 3] = ["smollm2", "gemma3-270m", "qwen2.5-coder-0.5b"];
 
@@ -186,6 +187,7 @@ fn smollm2_keeps_the_exactness_contract() {
         step_rows: 512,
         sequences: 8,
         context: 320,
+        activations: Activations::Int8Pair,
     };
     let best = tiers().pop().unwrap();
     let mut bench = Bench::load(&checkpoint, &cpu(best, 2), KvDtype::Bf16, sizes);

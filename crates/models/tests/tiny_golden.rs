@@ -9,12 +9,13 @@
 mod common;
 
 use common::{Bench, Sizes, compare, cpu, log_softmax, reference, tiers, tiny_checkpoints};
-use ucuz_tensor::KvDtype;
+use ucuz_tensor::{Activations, KvDtype};
 
 const SIZES: Sizes = Sizes {
     step_rows: 48,
     sequences: 1,
     context: 160,
+    activations: Activations::Int8Pair,
 };
 
 /// The golden values carry 7 significant digits of log-probabilities below 20 nats; f32 over at most 6 layers adds less.

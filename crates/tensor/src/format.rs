@@ -44,6 +44,9 @@ pub enum Arithmetic {
     /// `acc = fma(f32(Σ_s sub_scale_s · dot_s), s_x · d, acc)`, then, if the format has a minimum,
     /// `acc = fma(f32(Σ_s sub_min_s · sum_s), s_x · m, acc)`.
     I8,
+    /// As [`Arithmetic::I8`], and then once more for what the rounding of the activations left over, a group at a time:
+    /// `x ≈ s · q + s' · q'` with `q'` the int8 codes of `x - s · q`. Fifteen bits instead of eight, for twice the dots.
+    I8Pair,
     /// Activations rounded to bf16; codes are small integers (exact in bf16); per group the even and the odd
     /// columns are summed apart, ascending, then `acc = fma(even + odd, d, acc)`.
     Bf16Code,
@@ -51,6 +54,34 @@ pub enum Arithmetic {
     Bf16,
     /// Both sides f32, product rounded before it is added; spans and order as [`Arithmetic::Bf16`].
     F32,
+}
+
+/// How activations meet stored integers: the one choice of arithmetic that a user has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Activations {
+    /// [`Arithmetic::I8`]: the fastest, what other engines do.
+    Int8,
+    /// [`Arithmetic::I8Pair`]: as exact as the stored weights deserve.
+    #[default]
+    Int8Pair,
+}
+
+impl Activations {
+    /// Name as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::Int8Pair => "int8x2",
+        }
+    }
+
+    /// The arithmetic of a weight stored as `format`; only integer formats leave a choice.
+    pub fn arithmetic(self, format: Format) -> Arithmetic {
+        match (format.info().arithmetic, self) {
+            (Arithmetic::I8, Self::Int8Pair) => Arithmetic::I8Pair,
+            (arithmetic, _) => arithmetic,
+        }
+    }
 }
 
 /// What the numbers of a block are.

@@ -3,9 +3,9 @@
 //! Here: dtypes, stored number [`FORMATS`](format::FORMATS), their [`Arithmetic`](format::Arithmetic), weights and their
 //! compute layouts, tensors and views, the [`Backend`](backend::Backend) and [`Queue`](backend::Queue) traits, the
 //! [`Batch`](batch::Batch) of one step, the shape of the KV cache, sampling from a row of logits, and the plain
-//! [reference backend](reference) that is the oracle of accuracy.
+//! [reference backend](mod@reference) that is the oracle of accuracy.
 //!
-//! Deliberately not here: files, text, threads, any instruction set. Every other crate may use this one.
+//! Deliberately not here: files, text, any instruction set; threads only inside the reference backend. Every other crate may use this one.
 
 pub mod backend;
 pub mod batch;
@@ -26,7 +26,7 @@ pub use backend::{Backend, Queue};
 pub use batch::{Batch, SeqSlot};
 pub use cache::{CacheSpec, KvDtype, KvPool};
 pub use error::{TensorError, TensorResult};
-pub use format::{Arithmetic, Format};
+pub use format::{Activations, Arithmetic, Format};
 pub use tensor::{Tensor, View, ViewMut};
 pub use weight::Weight;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::buffer::Buffer;
 use crate::error::{TensorError, TensorResult};
-use crate::format::{Arithmetic, Format};
+use crate::format::{Activations, Arithmetic, Format};
 use crate::layout::PanelLayout;
 
 /// A part as stored: rows of whole blocks, borrowed from a file.
@@ -84,7 +84,12 @@ impl Weight {
     /// # Errors
     /// [`TensorError::Shape`] when the parts disagree on their columns or byte counts, [`TensorError::OutOfMemory`], or
     /// whatever the backend refuses.
-    pub fn load(backend: &dyn Backend, name: &str, raw: &[RawPart<'_>]) -> TensorResult<Arc<Self>> {
+    pub fn load(
+        backend: &dyn Backend,
+        name: &str,
+        raw: &[RawPart<'_>],
+        activations: Activations,
+    ) -> TensorResult<Arc<Self>> {
         let cols = raw.first().map_or(0, |part| part.cols);
         let mut parts = Vec::with_capacity(raw.len());
         let mut rows = 0;
@@ -96,7 +101,7 @@ impl Weight {
                     part.cols,
                 ));
             }
-            parts.push(Part::load(backend, part, rows)?);
+            parts.push(Part::load(backend, part, rows, activations)?);
             rows += part.rows;
         }
         Ok(Arc::new(Self {
@@ -117,7 +122,12 @@ impl Weight {
 }
 
 impl Part {
-    fn load(backend: &dyn Backend, raw: &RawPart<'_>, first_row: usize) -> TensorResult<Self> {
+    fn load(
+        backend: &dyn Backend,
+        raw: &RawPart<'_>,
+        first_row: usize,
+        activations: Activations,
+    ) -> TensorResult<Self> {
         let row_bytes = raw.row_bytes()?;
         if row_bytes.checked_mul(raw.rows) != Some(raw.bytes.len()) {
             return Err(TensorError::shape(
@@ -136,7 +146,7 @@ impl Part {
             ));
         }
         let layout = PanelLayout::new(raw.format, raw.rows, raw.cols)?;
-        let arithmetic = raw.format.info().arithmetic;
+        let arithmetic = activations.arithmetic(raw.format);
         let bytes = backend.layout_bytes(&layout)?;
         let mut data = Buffer::zeroed(bytes, &raw.name)?;
         for start in (0..raw.rows).step_by(REPACK_ROWS) {

@@ -22,6 +22,8 @@ const TASKS_PER_THREAD: usize = 4;
 const CHUNK_BYTES: usize = 512 * 1024;
 /// Panels that a block of rows meets before the next block's turn: 64 columns of the destination are written together.
 const PANELS_PER_PASS: usize = 4;
+/// int8 codes of one activation, at most.
+const PLANES_MAX: usize = 2;
 /// Bytes of an [`I8Group`] that a kernel reads.
 const GROUP_BYTES_READ: usize = 640;
 
@@ -54,7 +56,9 @@ impl LinearScratch {
 
     fn sizes(rows: usize, cols: usize) -> (usize, usize) {
         let groups = cols.div_ceil(GROUP);
-        let codes = rows.div_ceil(BLOCK_ROWS).saturating_mul(groups);
+        let codes = rows
+            .div_ceil(BLOCK_ROWS)
+            .saturating_mul(groups * PLANES_MAX);
         let floats = rows
             .next_multiple_of(FLOAT_ROWS)
             .saturating_mul(groups * GROUP);
@@ -90,20 +94,25 @@ pub struct LinearCall<'a> {
 /// How a part wants its activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
-    I8,
+    /// int8 codes, one or two a number.
+    Codes {
+        planes: usize,
+    },
     Float(Rounding),
 }
 
 impl Packing {
-    const ALL: [Self; 3] = [
-        Self::I8,
+    const ALL: [Self; 4] = [
+        Self::Codes { planes: 1 },
+        Self::Codes { planes: 2 },
         Self::Float(Rounding::Bf16),
         Self::Float(Rounding::None),
     ];
 
     fn of(arithmetic: Arithmetic) -> Self {
         match arithmetic {
-            Arithmetic::I8 => Self::I8,
+            Arithmetic::I8 => Self::Codes { planes: 1 },
+            Arithmetic::I8Pair => Self::Codes { planes: 2 },
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Float(Rounding::Bf16),
             Arithmetic::F32 => Self::Float(Rounding::None),
         }
@@ -112,7 +121,7 @@ impl Packing {
     /// Activation rows of one block.
     fn block_rows(self) -> usize {
         match self {
-            Self::I8 => BLOCK_ROWS,
+            Self::Codes { .. } => BLOCK_ROWS,
             Self::Float(_) => FLOAT_ROWS,
         }
     }
@@ -120,7 +129,7 @@ impl Packing {
     /// Bytes of a block that a kernel reads.
     fn block_bytes(self, groups: usize) -> usize {
         match self {
-            Self::I8 => groups * GROUP_BYTES_READ,
+            Self::Codes { planes } => groups * planes * GROUP_BYTES_READ,
             Self::Float(_) => groups * GROUP * FLOAT_ROWS * 4,
         }
     }
@@ -144,7 +153,9 @@ pub fn linear(
             continue;
         }
         let blocks = match packing {
-            Packing::I8 => pack_codes(pool, kernels, &mut scratch.codes, call.x),
+            Packing::Codes { planes } => {
+                pack_codes(pool, kernels, &mut scratch.codes, call.x, planes)
+            }
             Packing::Float(rounding) => {
                 pack_floats(pool, kernels, &mut scratch.floats, call.x, rounding)
             }
@@ -223,7 +234,7 @@ impl Split {
 
 /// Packed activations: `blocks` of `rows` rows each.
 enum Blocks<'a> {
-    Codes(&'a [I8Group]),
+    Codes(&'a [I8Group], usize),
     Floats(&'a [f32]),
 }
 
@@ -232,18 +243,19 @@ fn pack_codes<'a>(
     kernels: &Kernels,
     scratch: &'a mut Buffer,
     x: View<'_>,
+    planes: usize,
 ) -> Blocks<'a> {
     let cols = x.num_cols();
-    let groups = cols / GROUP;
+    let groups = cols / GROUP * planes;
     let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
     let codes = &mut scratch.cast_mut::<I8Group>()[..blocks * groups];
     let target = Disjoint::new(codes);
     pool.run(blocks, &|block, _| {
         // SAFETY: each task has its own block.
         let target = unsafe { target.range(block * groups..(block + 1) * groups) };
-        (kernels.quantise_block)(target, block_values(x, block, BLOCK_ROWS), cols);
+        (kernels.quantise_block)(target, block_values(x, block, BLOCK_ROWS), cols, planes);
     });
-    Blocks::Codes(codes)
+    Blocks::Codes(codes, planes)
 }
 
 fn pack_floats<'a>(
@@ -305,11 +317,21 @@ impl Job<'_> {
         let panel_bytes = &part.data.bytes()[panel * bytes..][..bytes];
         let mut tile: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
         let (first, rows) = match &self.blocks {
-            Blocks::Codes(groups) => {
+            Blocks::Codes(groups, planes) => {
                 let first = block * BLOCK_ROWS;
                 let rows = BLOCK_ROWS.min(self.rows - first);
-                let groups = &groups[block * self.groups..][..self.groups];
-                self.coded(&mut tile, part, panel_bytes, groups, rows);
+                let size = self.groups * planes;
+                if let PanelKind::Coded(coded) = part.layout.kind {
+                    let groups = &groups[block * size..][..size];
+                    let call = CodedCall {
+                        panel: panel_bytes,
+                        coded,
+                        groups,
+                        planes: *planes,
+                        rows,
+                    };
+                    (self.kernels.linear_i8)(&mut tile, &call);
+                }
                 (first, rows)
             }
             Blocks::Floats(floats) => {
@@ -330,20 +352,6 @@ impl Job<'_> {
             }
         };
         self.store(part, panel, first, &tile[..rows]);
-    }
-
-    fn coded(&self, tile: &mut Tile, part: &Part, panel: &[u8], groups: &[I8Group], rows: usize) {
-        if let PanelKind::Coded(coded) = part.layout.kind {
-            (self.kernels.linear_i8)(
-                tile,
-                &CodedCall {
-                    panel,
-                    coded,
-                    groups,
-                    rows,
-                },
-            );
-        }
     }
 
     fn float(&self, tile: &mut Tile, part: &Part, call: FloatCall<'_>) {

@@ -14,7 +14,7 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::GroupTables;
 use ucuz_tensor::cache::BLOCK_TOKENS;
 use ucuz_tensor::reference::ReferenceBackend;
-use ucuz_tensor::{Backend, Batch, KvDtype, SeqSlot};
+use ucuz_tensor::{Activations, Backend, Batch, KvDtype, SeqSlot};
 
 /// `tests/golden` of the project.
 pub fn golden(path: &str) -> PathBuf {
@@ -97,6 +97,7 @@ pub struct Sizes {
     pub step_rows: usize,
     pub sequences: usize,
     pub context: usize,
+    pub activations: Activations,
 }
 
 /// A runner with room for `sequences` sequences of `context` tokens; sequence `s` owns its own blocks.
@@ -124,6 +125,7 @@ impl Bench {
             backend: backend.as_ref(),
             cache,
             context: sizes.context,
+            activations: sizes.activations,
             progress: Box::new(|_| {}),
         };
         let model = ucuz_models::load(checkpoint, load).unwrap();

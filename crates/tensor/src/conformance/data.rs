@@ -7,7 +7,7 @@ use half::f16;
 use crate::backend::{Backend, Limits, Queue};
 use crate::batch::{Batch, GroupTables, SeqSlot};
 use crate::cache::NO_BLOCK;
-use crate::format::{Coding, FORMATS, Format, GROUP};
+use crate::format::{Activations, Arithmetic, Coding, FORMATS, Format, GROUP};
 use crate::quant::{self, Group};
 use crate::tensor::Tensor;
 use crate::weight::{RawPart, Weight};
@@ -125,6 +125,7 @@ pub fn stored_rows(noise: &mut Noise, format: Format, rows: usize, cols: usize) 
 /// A part's values, and per element the magnitudes that a kernel adds up to reach it.
 pub struct Exact {
     pub format: Format,
+    pub arithmetic: Arithmetic,
     pub rows: usize,
     pub cols: usize,
     /// `[rows, cols]`.
@@ -158,6 +159,7 @@ impl Exact {
         }
         Self {
             format,
+            arithmetic: format.info().arithmetic,
             rows,
             cols,
             values,
@@ -193,7 +195,13 @@ pub fn weight(
         let decoded = Exact::decode(*format, *rows, cols, bytes);
         exact.push(Exact { bias, ..decoded });
     }
-    let weight = Weight::load(backend, "conformance", &raw).expect("a weight of this shape");
+    // Weights take turns, so that both ways of meeting integers are checked with every format and shape.
+    let activations = [Activations::Int8, Activations::Int8Pair][noise.below(2)];
+    for part in &mut exact {
+        part.arithmetic = activations.arithmetic(part.format);
+    }
+    let weight =
+        Weight::load(backend, "conformance", &raw, activations).expect("a weight of this shape");
     (weight, exact)
 }
 

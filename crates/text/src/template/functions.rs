@@ -26,6 +26,7 @@ impl std::error::Error for Raised {}
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function("raise_exception", raise_exception);
     environment.add_filter("tojson", to_json);
+    environment.add_filter("string", to_text);
     environment.set_formatter(format_value);
 }
 
@@ -38,7 +39,10 @@ fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<()
     let written = match value.kind() {
         ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::None => out.write_str("None"),
-        _ => return minijinja::escape_formatter(out, state, value),
+        _ => {
+            charge(state, value, 0)?;
+            return minijinja::escape_formatter(out, state, value);
+        }
     };
     written.map_err(|_| Error::new(ErrorKind::WriteFailure, "output"))
 }
@@ -60,8 +64,42 @@ pub(super) fn drop_generation_tags(source: &str) -> Cow<'_, str> {
     })
 }
 
+/// Pays for a list or map before it is walked whole.
+///
+/// The engine's `+` and `*` of lists are lazy: a few bytes of template make a list of 2^32 items, which costs only
+/// when it is written.
+fn charge(state: &State, value: &Value, depth: usize) -> Result<(), Error> {
+    let container = match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => true,
+        _ if depth == 0 => return Ok(()),
+        _ => false,
+    };
+    // A JSON value takes 72 bytes, an item of text at least 2.
+    state.consume_fuel(2 + value.as_str().map_or(0, |text| text.len() as u64 / 16))?;
+    if !container {
+        return Ok(());
+    }
+    if depth > 2 * MAX_VALUE_DEPTH {
+        return Err(bad("a value to be written is nested too deep"));
+    }
+    let is_map = value.kind() == ValueKind::Map;
+    for item in value.try_iter()? {
+        charge(state, &item, depth + 1)?;
+        if is_map {
+            charge(state, &value.get_item(&item)?, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// The engine's `string`, paid for before it is made.
+fn to_text(state: &State, value: &Value) -> Result<Value, Error> {
+    charge(state, value, 0)?;
+    minijinja::filters::string(state, value)
+}
+
 /// `tojson` as Hugging Face defines it: Python's `json.dumps` without ASCII escapes.
-fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
+fn to_json(state: &State, value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let indent = match kwargs.get::<Option<usize>>("indent")? {
         Some(indent) if indent > 16 => return Err(bad("tojson: indent must be at most 16")),
         indent => indent,
@@ -72,9 +110,11 @@ fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     if ascii {
         return Err(bad("tojson: ensure_ascii=true is not supported"));
     }
+    charge(state, value, 0)?;
     let json = serde_json::to_value(value).map_err(|error| bad(&format!("tojson: {error}")))?;
     let mut out = String::new();
     Dumper {
+        state,
         out: &mut out,
         indent,
         sorted,
@@ -88,13 +128,14 @@ fn bad(detail: &str) -> Error {
 }
 
 /// Writes JSON with Python's default separators.
-struct Dumper<'o> {
+struct Dumper<'o, 's> {
+    state: &'o State<'s, 's>,
     out: &'o mut String,
     indent: Option<usize>,
     sorted: bool,
 }
 
-impl Dumper<'_> {
+impl Dumper<'_, '_> {
     fn value(&mut self, json: &Json, depth: usize) -> Result<(), Error> {
         if depth > 2 * MAX_VALUE_DEPTH {
             return Err(bad("tojson: the value is nested too deep"));
@@ -103,10 +144,10 @@ impl Dumper<'_> {
             Json::Array(list) if !list.is_empty() => {
                 self.out.push('[');
                 for (index, value) in list.iter().enumerate() {
-                    self.separate(index, depth + 1);
+                    self.separate(index, depth + 1)?;
                     self.value(value, depth + 1)?;
                 }
-                self.close(']', depth);
+                self.close(']', depth)?;
             }
             Json::Object(map) if !map.is_empty() => {
                 let mut entries: Vec<_> = map.iter().collect();
@@ -115,41 +156,48 @@ impl Dumper<'_> {
                 }
                 self.out.push('{');
                 for (index, (key, value)) in entries.into_iter().enumerate() {
-                    self.separate(index, depth + 1);
+                    self.separate(index, depth + 1)?;
                     self.out.push_str(&Json::String(key.clone()).to_string());
                     self.out.push_str(": ");
                     self.value(value, depth + 1)?;
                 }
-                self.close('}', depth);
+                self.close('}', depth)?;
             }
             other => self.out.push_str(&other.to_string()),
         }
         Ok(())
     }
 
-    fn separate(&mut self, index: usize, depth: usize) {
+    fn separate(&mut self, index: usize, depth: usize) -> Result<(), Error> {
         match (index, self.indent) {
-            (0, None) => {}
-            (_, None) => self.out.push_str(", "),
+            (0, None) => Ok(()),
+            (_, None) => {
+                self.out.push_str(", ");
+                Ok(())
+            }
             (0, Some(_)) => self.line(depth),
             (_, Some(_)) => {
                 self.out.push(',');
-                self.line(depth);
+                self.line(depth)
             }
         }
     }
 
-    fn close(&mut self, bracket: char, depth: usize) {
+    fn close(&mut self, bracket: char, depth: usize) -> Result<(), Error> {
         if self.indent.is_some() {
-            self.line(depth);
+            self.line(depth)?;
         }
         self.out.push(bracket);
+        Ok(())
     }
 
-    fn line(&mut self, depth: usize) {
+    fn line(&mut self, depth: usize) -> Result<(), Error> {
+        let spaces = depth * self.indent.unwrap_or(0);
+        // The engine's own price of text.
+        self.state.consume_fuel(spaces as u64 / 64)?;
         self.out.push('\n');
-        self.out
-            .extend(std::iter::repeat_n(' ', depth * self.indent.unwrap_or(0)));
+        self.out.extend(std::iter::repeat_n(' ', spaces));
+        Ok(())
     }
 }
 

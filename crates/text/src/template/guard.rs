@@ -221,13 +221,18 @@ impl<'g> Untrusted<'g> {
     }
 
     /// Private characters to trusted token text, swapped ones back to what they were.
-    pub(super) fn expand(&self, marked: &str) -> Expanded {
+    ///
+    /// Stops once the text is longer than `limit` bytes: one character may stand for a token of thousands.
+    pub(super) fn expand(&self, marked: &str, limit: usize) -> Expanded {
         let back: BTreeMap<char, char> = self.swaps.iter().map(|(&from, &to)| (to, from)).collect();
         let mut expanded = Expanded {
             text: String::with_capacity(marked.len()),
             trusted: Vec::new(),
         };
         for letter in marked.chars() {
+            if expanded.text.len() > limit {
+                break;
+            }
             if let Some(token) = self.guard.token_of(letter) {
                 let start = expanded.text.len();
                 expanded.text.push_str(token);

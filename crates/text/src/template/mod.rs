@@ -195,7 +195,7 @@ impl ChatTemplate {
         }
         result.map_err(|error| self.render_error(&error))?;
         let marked = String::from_utf8_lossy(&output.bytes);
-        let Expanded { text, trusted } = untrusted.expand(&marked);
+        let Expanded { text, trusted } = untrusted.expand(&marked, options.max_output_bytes);
         check_limit(
             "rendered prompt, bytes,",
             text.len(),

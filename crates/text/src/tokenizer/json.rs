@@ -23,6 +23,10 @@ use crate::error::{TextError, check_limit};
 use crate::limits::{MAX_MERGES, MAX_TOKENIZER_JSON_BYTES, MAX_TOKENS};
 
 const VISIBLE_SPACE: &str = "\u{2581}";
+/// Ids may leave gaps (padding, reserved ranges): up to this many for each token listed,
+const IDS_PER_ENTRY: usize = 4;
+/// and this many beyond.
+const SPARE_IDS: usize = 4096;
 
 #[derive(Deserialize)]
 struct RawTokenizer {
@@ -403,6 +407,15 @@ fn read_tokens(
     let ids = ids.chain(raw.added_tokens.iter().map(|token| token.id));
     let len = ids.max().map_or(0, |id| id as usize + 1);
     check_limit("vocabulary, largest id + 1,", len, MAX_TOKENS)?;
+    // The table is as long as the largest id says, so a few bytes of file must not say much.
+    let num_entries = raw.model.vocab.0.len() + raw.added_tokens.len();
+    if len > IDS_PER_ENTRY * num_entries + SPARE_IDS {
+        let rule = format!(
+            "the largest id is {}, but only {num_entries} tokens are listed",
+            len - 1
+        );
+        return Err(TextError::vocabulary(rule));
+    }
     let mut texts: Vec<(&str, TokenKind)> = vec![("", TokenKind::Unused); len];
     for (text, id) in &raw.model.vocab.0 {
         let byte = raw.model.byte_fallback && parse_byte_token(text.as_bytes()).is_some();

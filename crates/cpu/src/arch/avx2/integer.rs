@@ -18,7 +18,7 @@ const ROWS: usize = 4;
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
     assert!(
-        call.panel.len() >= call.coded.panel_bytes(call.groups.len()),
+        call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
         "a whole panel"
     );
     for first in (0..call.rows).step_by(ROWS) {
@@ -67,12 +67,12 @@ fn product<S: Shape, const R: usize>(
         sub_scales: [zero; 2],
         sub_mins: [zero; 2],
     };
-    for block in call.groups.chunks(S::GROUPS) {
+    for block in call.groups.chunks(S::GROUPS * call.planes) {
         scales.d = panel.f16_lanes();
         if S::MINIMUM {
             scales.m = panel.f16_lanes();
         }
-        for x in block {
+        for planes in block.chunks(call.planes) {
             for sub in 0..S::SUBS {
                 scales.sub_scales[sub] = panel.i8_lanes();
             }
@@ -81,13 +81,18 @@ fn product<S: Shape, const R: usize>(
                     scales.sub_mins[sub] = panel.i8_lanes();
                 }
             }
-            let dots: [Dots; R] = if S::BITS == 8 {
-                panel.byte_dots(x, first)
-            } else {
-                panel.nibble_dots::<S, R>(x, first)
-            };
-            for row in 0..R {
-                acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
+            let codes = panel.next;
+            for x in planes {
+                // Every plane meets the same codes.
+                panel.next = codes;
+                let dots: [Dots; R] = if S::BITS == 8 {
+                    panel.byte_dots(x, first)
+                } else {
+                    panel.nibble_dots::<S, R>(x, first)
+                };
+                for row in 0..R {
+                    acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
+                }
             }
         }
     }

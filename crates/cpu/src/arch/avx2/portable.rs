@@ -10,6 +10,6 @@ pub fn pack_block(block: &mut [f32], x: &[f32], cols: usize, rounding: Rounding)
 
 /// [`activations::quantise_block`].
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn quantise_block(block: &mut [activations::I8Group], x: &[f32], cols: usize) {
-    activations::quantise_block(block, x, cols);
+pub fn quantise_block(block: &mut [activations::I8Group], x: &[f32], cols: usize, planes: usize) {
+    activations::quantise_block(block, x, cols, planes);
 }

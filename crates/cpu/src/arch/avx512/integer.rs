@@ -40,7 +40,7 @@ macro_rules! each_row {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
     assert!(
-        call.panel.len() >= call.coded.panel_bytes(call.groups.len()),
+        call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
         "a whole panel"
     );
     with_shape!(
@@ -78,12 +78,12 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
         sub_scales: [zero; 2],
         sub_mins: [zero; 2],
     };
-    for block in call.groups.chunks(S::GROUPS) {
+    for block in call.groups.chunks(S::GROUPS * call.planes) {
         scales.d = panel.f16_lanes();
         if S::MINIMUM {
             scales.m = panel.f16_lanes();
         }
-        for x in block {
+        for planes in block.chunks(call.planes) {
             for sub in 0..S::SUBS {
                 scales.sub_scales[sub] = panel.i8_lanes();
             }
@@ -96,7 +96,9 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
             if R == 1 {
                 panel.prefetch::<S>();
             }
-            each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, x, row));
+            for x in planes {
+                each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, x, row));
+            }
         }
     }
     for (row, acc) in tile.iter_mut().zip(acc) {

@@ -1,4 +1,4 @@
-//! Integer weights times int8 activations: `Arithmetic::I8`, step by step as it is written there.
+//! Integer weights times int8 activations: `Arithmetic::I8` and `Arithmetic::I8Pair`, step by step as they are written there.
 
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
@@ -21,7 +21,7 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
         *row = [0.0; PANEL_ROWS];
     }
     let coded = &call.coded;
-    for (g, x) in call.groups.iter().enumerate() {
+    for (g, planes) in call.groups.chunks(call.planes).enumerate() {
         let header = &call.panel[coded.block_offset(g)..];
         let d = f16_lanes(header);
         let m = if coded.minimum {
@@ -30,8 +30,10 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
             [0.0; PANEL_ROWS]
         };
         let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
-        for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
-            add_group(acc, &group, coded, x, row, &d, &m);
+        for x in planes {
+            for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
+                add_group(acc, &group, coded, x, row, &d, &m);
+            }
         }
     }
 }
