@@ -29,7 +29,7 @@ expect() {
 question="What is the capital of France?"
 expect "smollm2 answers" 0 "Paris" "$ucuz" run "$smollm2" -p "$question" --temperature 0 -n 40
 expect "qwen answers" 0 "Paris" "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 40
-expect "gemma continues" 0 "Paris" "$ucuz" run "$gemma" -p "The capital of France is" --temperature 0 -n 8
+expect "gemma continues" 0 "100 degrees Celsius" "$ucuz" run "$gemma" -p "Water boils at a temperature of" --temperature 0 -n 12
 for model in "$smollm2" "$qwen" "$gemma"; do
   expect "inspect $(basename "$model")" 0 "KV bytes/token" "$ucuz" inspect "$model"
   expect "inspect --json $(basename "$model")" 0 '"bits_per_weight"' "$ucuz" inspect "$model" --json
@@ -54,6 +54,7 @@ expect "not a model" 1 "text.gguf" "$ucuz" inspect "$work/text.gguf"
 expect "empty file" 1 "empty.gguf" "$ucuz" inspect "$work/empty.gguf"
 mkdir "$work/folder"
 expect "folder without config" 1 "config.json" "$ucuz" inspect "$work/folder"
+printf '\x02\0\0\0\0\0\0\0{}' > "$work/folder/model.safetensors"
 printf '{"architectures": ["MysteryForCausalLM"]}' > "$work/folder/config.json"
 expect "unknown architecture" 1 "MysteryForCausalLM" "$ucuz" inspect "$work/folder"
 for offset in 4 8 16 24 40 100 1000 20000; do

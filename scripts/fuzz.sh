@@ -98,5 +98,5 @@ while [[ ${#waiting[@]} -gt 0 || $running -gt 0 ]]; do
   if wait -n; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
   running=$((running - 1))
 done
-echo "fuzz: $passed passed, $failed failed"
+echo "$passed passed, $failed failed"
 [[ $failed == 0 ]]

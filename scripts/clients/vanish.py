@@ -23,9 +23,9 @@ def get(path):
 
 
 def counters():
-    engine = get("/health")["engine"]
-    keys = ("free_blocks", "used_blocks", "kv_bytes_used", "token_bytes", "running", "waiting")
-    return {k: engine[k] for k in keys}
+    health = get("/health")
+    keys = ("kv_blocks", "kv_bytes_used", "token_bytes", "running", "waiting", "queued_tokens")
+    return {k: health[k] for k in keys}
 
 
 def rss():

@@ -1,8 +1,5 @@
 //! Small hostile files cannot make the readers allocate or work without bound.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what is wrong by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::sync::Arc;
 
@@ -52,7 +49,11 @@ fn writing_a_lazy_list_is_paid_for_before_it_is_made() {
         "{{ (['aaaaaaaaaaaaaaaa' * 1000000] * 90000000) | tojson | length }}",
         "{{ ([[[[[1]]]]] * 100000) | tojson(indent=16) | length }}",
     ] {
-        refused(&format!("{doubled}{written}"), "<s>", "more work than the limit");
+        refused(
+            &format!("{doubled}{written}"),
+            "<s>",
+            "more work than the limit",
+        );
     }
 }
 
