@@ -45,7 +45,10 @@ pub fn bounded_above<T>(base_bytes: usize, input_bytes: usize, body: impl FnOnce
     });
     let budget = base_bytes + BYTES_PER_INPUT_BYTE * input_bytes;
     let limit = MEMORY.allocated().saturating_add(budget);
-    assert!(MEMORY.set_limit(limit).is_ok(), "the budget lies above what is in use");
+    assert!(
+        MEMORY.set_limit(limit).is_ok(),
+        "the budget lies above what is in use"
+    );
     let result = body();
     assert!(MEMORY.set_limit(usize::MAX).is_ok(), "no limit fits");
     result
@@ -55,7 +58,11 @@ pub fn bounded_above<T>(base_bytes: usize, input_bytes: usize, body: impl FnOnce
 pub fn check_error(error: &impl Display) {
     let text = error.to_string();
     assert!(!text.is_empty(), "an error has a text");
-    assert!(text.len() <= ERROR_BYTES, "an error of {} bytes", text.len());
+    assert!(
+        text.len() <= ERROR_BYTES,
+        "an error of {} bytes",
+        text.len()
+    );
 }
 
 /// A folder that lives as long as the process.
@@ -63,7 +70,10 @@ pub fn check_error(error: &impl Display) {
 /// # Panics
 /// When the system has no room for one.
 pub fn scratch() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("ucuz-fuzz-").tempdir().expect("a temporary folder")
+    tempfile::Builder::new()
+        .prefix("ucuz-fuzz-")
+        .tempdir()
+        .expect("a temporary folder")
 }
 
 /// Writes a file of the scratch folder anew.

@@ -28,10 +28,18 @@ fuzz_target!(|data: &[u8]| {
         }
         match generation::parse(data) {
             Ok(defaults) => {
-                assert!(defaults.temperature.is_none_or(|t| (0.0..=100.0).contains(&t)));
+                assert!(
+                    defaults
+                        .temperature
+                        .is_none_or(|t| (0.0..=100.0).contains(&t))
+                );
                 assert!(defaults.top_p.is_none_or(|p| (0.0..=1.0).contains(&p)));
                 assert!(defaults.min_p.is_none_or(|p| (0.0..=1.0).contains(&p)));
-                assert!(defaults.repetition_penalty.is_none_or(|p| p >= 0.0 && p.is_finite()));
+                assert!(
+                    defaults
+                        .repetition_penalty
+                        .is_none_or(|p| p >= 0.0 && p.is_finite())
+                );
             }
             Err(error) => check_error(&error),
         }
@@ -55,7 +63,11 @@ fn check_config(config: &ModelConfig) {
 }
 
 fn open(data: &[u8]) {
-    for name in ["config.json", "generation_config.json", "tokenizer_config.json"] {
+    for name in [
+        "config.json",
+        "generation_config.json",
+        "tokenizer_config.json",
+    ] {
         put(&FOLDER.path().join(name), data);
     }
     Checkpoint::open(FOLDER.path()).map_or_else(|e| check_error(&e), drop);

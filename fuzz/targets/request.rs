@@ -27,8 +27,16 @@ fuzz_target!(|data: &[u8]| {
 /// A refused body is the client's fault, says so shortly, and names the field without repeating the body.
 fn check(error: &ApiError) {
     assert!((400..500).contains(&error.status()), "{error:?}");
-    assert!(!error.message().is_empty() && error.message().len() <= MESSAGE_BYTES, "{error:?}");
-    assert!(error.param().is_none_or(|param| param.len() <= MESSAGE_BYTES), "{error:?}");
+    assert!(
+        !error.message().is_empty() && error.message().len() <= MESSAGE_BYTES,
+        "{error:?}"
+    );
+    assert!(
+        error
+            .param()
+            .is_none_or(|param| param.len() <= MESSAGE_BYTES),
+        "{error:?}"
+    );
 }
 
 fn is_named_once(ignored: &[&str]) -> bool {

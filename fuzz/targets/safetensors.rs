@@ -12,8 +12,13 @@ const SHARD: &[u8] = include_bytes!("../seeds/safetensors/llama.safetensors");
 
 static FOLDERS: LazyLock<[tempfile::TempDir; 2]> = LazyLock::new(|| {
     let folders = [scratch(), scratch()];
-    folders.iter().for_each(|folder| put(&folder.path().join("config.json"), CONFIG));
-    put(&folders[1].path().join("model-00001-of-00001.safetensors"), SHARD);
+    folders
+        .iter()
+        .for_each(|folder| put(&folder.path().join("config.json"), CONFIG));
+    put(
+        &folders[1].path().join("model-00001-of-00001.safetensors"),
+        SHARD,
+    );
     folders
 });
 
@@ -51,7 +56,9 @@ fn read_index(data: &[u8]) {
 fn open(name: &str, folder: &tempfile::TempDir, data: &[u8]) {
     put(&folder.path().join(name), data);
     match Checkpoint::open(folder.path()) {
-        Ok(checkpoint) => checkpoint.tensors().for_each(|tensor| assert!(!tensor.bytes.is_empty())),
+        Ok(checkpoint) => checkpoint
+            .tensors()
+            .for_each(|tensor| assert!(!tensor.bytes.is_empty())),
         Err(error) => check_error(&error),
     }
 }

@@ -17,8 +17,10 @@ static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
     Arc::new(Tokenizer::from_json(JSON, &TokenizerConfig::default()).expect("a good file"))
 });
 
-const OPTIONS: DecodeOptions =
-    DecodeOptions { special: SpecialText::Show, leading_space: LeadingSpace::Keep };
+const OPTIONS: DecodeOptions = DecodeOptions {
+    special: SpecialText::Show,
+    leading_space: LeadingSpace::Keep,
+};
 
 fuzz_target!(|data: &[u8]| {
     LazyLock::force(&TOKENIZER);
@@ -26,14 +28,20 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn check(data: &[u8]) {
-    let cut = data.iter().position(|byte| *byte == 255).unwrap_or(data.len());
+    let cut = data
+        .iter()
+        .position(|byte| *byte == 255)
+        .unwrap_or(data.len());
     let stops: Vec<String> = data[..cut]
         .split(|byte| *byte == 0)
         .filter(|stop| !stop.is_empty())
         .map(|stop| String::from_utf8_lossy(stop).into_owned())
         .collect();
     // The first ids are control tokens, the last merged ones.
-    let ids: Vec<u32> = data[cut..].iter().map(|byte| u32::from(*byte) + 16).collect();
+    let ids: Vec<u32> = data[cut..]
+        .iter()
+        .map(|byte| u32::from(*byte) + 16)
+        .collect();
     let mut matcher = match StopMatcher::new(&stops) {
         Ok(matcher) => matcher,
         Err(error) => return check_error(&error),

@@ -16,7 +16,8 @@ use ucuz_text::{
 };
 
 /// Text that every tokenizer of an input gets: words, digits, white space, letters outside ASCII, special-token text.
-const TEXT: &str = "Hello  world's 1234\r\n\n \t漢字 e\u{301} 🙂<|im_end|></s>\u{2581}<0x0A> \u{10ffff}  ";
+const TEXT: &str =
+    "Hello  world's 1234\r\n\n \t漢字 e\u{301} 🙂<|im_end|></s>\u{2581}<0x0A> \u{10ffff}  ";
 
 fuzz_target!(|data: &[u8]| {
     bounded(data.len(), || {
@@ -96,11 +97,20 @@ fn check_text(tokenizer: &Arc<Tokenizer>, text: &str) {
         }
         check_stream(tokenizer, &ids);
     }
-    let prompt = tokenizer.encode_prompt(text, Special::Plain).unwrap_or_default();
-    let begins = prompt.first().is_some_and(|first| Some(*first) == tokenizer.bos());
+    let prompt = tokenizer
+        .encode_prompt(text, Special::Plain)
+        .unwrap_or_default();
+    let begins = prompt
+        .first()
+        .is_some_and(|first| Some(*first) == tokenizer.bos());
     assert!(!tokenizer.adds_bos() || prompt.is_empty() || begins);
     assert_eq!(tokenizer.fingerprint().len(), 64);
-    assert!(tokenizer.eog_ids().iter().all(|id| (*id as usize) < tokenizer.vocab_size()));
+    assert!(
+        tokenizer
+            .eog_ids()
+            .iter()
+            .all(|id| (*id as usize) < tokenizer.vocab_size())
+    );
 }
 
 fn check_stream(tokenizer: &Arc<Tokenizer>, ids: &[u32]) {
@@ -108,7 +118,10 @@ fn check_stream(tokenizer: &Arc<Tokenizer>, ids: &[u32]) {
         (SpecialText::Hide, LeadingSpace::Strip),
         (SpecialText::Show, LeadingSpace::Keep),
     ] {
-        let options = DecodeOptions { special, leading_space };
+        let options = DecodeOptions {
+            special,
+            leading_space,
+        };
         let mut stream = Detokenizer::new(Arc::clone(tokenizer), options);
         let mut shown: String = ids.iter().map(|id| stream.push(*id)).collect();
         shown.push_str(&stream.finish());

@@ -1,8 +1,8 @@
 //! Floor 0: what every other crate means by a number, a weight, a batch and a device.
 //!
-//! Here: dtypes, stored number [`FORMATS`](format::FORMATS), their [`Arithmetic`](format::Arithmetic), weights and their
-//! compute layouts, tensors and views, the [`Backend`](backend::Backend) and [`Queue`](backend::Queue) traits, the
-//! [`Batch`](batch::Batch) of one step, the shape of the KV cache, sampling from a row of logits, and the plain
+//! Here: dtypes, stored number [`FORMATS`](format::FORMATS), their [`Arithmetic`], weights and their
+//! compute layouts, tensors and views, the [`Backend`] and [`Queue`] traits, the
+//! [`Batch`] of one step, the shape of the KV cache, sampling from a row of logits, and the plain
 //! [reference backend](mod@reference) that is the oracle of accuracy.
 //!
 //! Deliberately not here: files, text, any instruction set; threads only inside the reference backend. Every other crate may use this one.

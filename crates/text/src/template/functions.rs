@@ -64,26 +64,31 @@ pub(super) fn drop_generation_tags(source: &str) -> Cow<'_, str> {
     })
 }
 
+/// Price of an item to be written: a JSON value takes 72 bytes, one of fuel stands for 64.
+const FUEL_PER_ITEM: u64 = 2;
+
 /// Pays for a list or map before it is walked whole.
 ///
 /// The engine's `+` and `*` of lists are lazy: a few bytes of template make a list of 2^32 items, which costs only
 /// when it is written.
 fn charge(state: &State, value: &Value, depth: usize) -> Result<(), Error> {
-    let container = match value.kind() {
-        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => true,
+    let is_map = match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => false,
+        ValueKind::Map => true,
+        // Of a text alone the engine knows the price.
         _ if depth == 0 => return Ok(()),
-        _ => false,
+        _ => return state.consume_fuel(value.as_str().map_or(0, |text| text.len() as u64 / 16)),
     };
-    // A JSON value takes 72 bytes, an item of text at least 2.
-    state.consume_fuel(2 + value.as_str().map_or(0, |text| text.len() as u64 / 16))?;
-    if !container {
-        return Ok(());
-    }
     if depth > 2 * MAX_VALUE_DEPTH {
         return Err(bad("a value to be written is nested too deep"));
     }
-    let is_map = value.kind() == ValueKind::Map;
+    // All at once where the length is known: it may be 2^32.
+    let len = value.len();
+    state.consume_fuel(FUEL_PER_ITEM.saturating_mul(len.unwrap_or(0) as u64))?;
     for item in value.try_iter()? {
+        if len.is_none() {
+            state.consume_fuel(FUEL_PER_ITEM)?;
+        }
         charge(state, &item, depth + 1)?;
         if is_map {
             charge(state, &value.get_item(&item)?, depth + 1)?;
