@@ -163,14 +163,19 @@ fn tokenizer(checkpoint: &Checkpoint) -> Value {
     }
 }
 
+/// A number as people wrote it: 0.7, not the f32 next to it in f64.
+fn decimal(value: Option<f32>) -> Value {
+    value.and_then(|v| v.to_string().parse::<f64>().ok()).into()
+}
+
 fn defaults(checkpoint: &Checkpoint) -> Value {
     let d = &checkpoint.generation;
     json!({
-        "temperature": d.temperature,
+        "temperature": decimal(d.temperature),
         "top_k": d.top_k,
-        "top_p": d.top_p,
-        "min_p": d.min_p,
-        "repetition_penalty": d.repetition_penalty,
+        "top_p": decimal(d.top_p),
+        "min_p": decimal(d.min_p),
+        "repetition_penalty": decimal(d.repetition_penalty),
         "eos_ids": d.eos_ids,
     })
 }
