@@ -6,7 +6,6 @@
 pub mod activations;
 pub mod arch;
 mod backend;
-mod check;
 pub mod detect;
 pub mod ops;
 pub mod pool;

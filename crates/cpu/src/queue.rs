@@ -11,8 +11,9 @@ use ucuz_tensor::backend::{
 use ucuz_tensor::cache::{KvPool, LayerCache};
 use ucuz_tensor::sampling::{SampleRow, SampleScratch, Sampled};
 use ucuz_tensor::tensor::{Tensor, View, ViewMut};
-use ucuz_tensor::{Batch, Queue, TensorError, TensorResult, Weight};
+use ucuz_tensor::{Batch, Queue, TensorError, TensorResult, Weight, check};
 
+use crate::arch;
 use crate::backend::NAME;
 use crate::ops::attention::{self, AttentionScratch};
 use crate::ops::linear::{self, LinearCall, LinearScratch, Output};
@@ -20,7 +21,6 @@ use crate::ops::rope::QkCall;
 use crate::ops::{activation, elementwise, embed, kv, norm, rope, sample};
 use crate::pool::ThreadPool;
 use crate::table::Kernels;
-use crate::{arch, check};
 
 /// Operations on the CPU.
 #[derive(Debug)]
@@ -98,11 +98,6 @@ fn linear_rows(limits: &Limits) -> usize {
     limits.step_rows.max(limits.logit_rows)
 }
 
-fn check_gated(dst: &ViewMut<'_>, gate_up: &View<'_>) -> TensorResult<()> {
-    let (rows, cols) = check::of_mut(dst);
-    check::shape("gate and up", (rows, 2 * cols), check::of(gate_up))
-}
-
 impl Queue for CpuQueue {
     fn begin<'a>(&mut self, batch: &'a Batch) -> TensorResult<StepInputs<'a>> {
         check::batch(batch, &self.limits)?;
@@ -126,12 +121,7 @@ impl Queue for CpuQueue {
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
         let tokens = &inputs.batch.tokens;
-        check::shape(
-            "dst of embed",
-            (tokens.len(), table.cols),
-            check::of_mut(&dst),
-        )?;
-        check::tokens(tokens, table.rows)?;
+        check::embed(&dst, table, tokens)?;
         embed::embed(&self.pool, dst, table, scale, tokens);
         Ok(())
     }
@@ -143,8 +133,7 @@ impl Queue for CpuQueue {
         weight: &Tensor,
         eps: f32,
     ) -> TensorResult<()> {
-        check::shape("dst of a norm", check::of(&x), check::of_mut(&dst))?;
-        check::size("weights of a norm", x.num_cols(), weight.values().len())?;
+        check::rms_norm(&dst, &x, weight)?;
         norm::rms_norm(&self.pool, self.kernels, dst, x, weight.values(), eps);
         Ok(())
     }
@@ -165,8 +154,7 @@ impl Queue for CpuQueue {
         rope: &RopeTable,
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
-        check::qkv(check::of_mut(&qkv), heads, inputs.batch)?;
-        check::rope(heads, norms.as_ref(), rope, inputs.batch)?;
+        check::qk_norm_rope(&qkv, heads, norms.as_ref(), rope, inputs.batch)?;
         let call = QkCall {
             heads: *heads,
             norms,
@@ -184,8 +172,7 @@ impl Queue for CpuQueue {
         heads: &HeadShape,
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
-        check::qkv(check::of(&qkv), heads, inputs.batch)?;
-        check::pool(pool, layer, heads, inputs.batch)?;
+        check::kv_store(pool, layer, &qkv, heads, inputs.batch)?;
         attention::check_cache(&pool.spec)?;
         kv::kv_store(&self.pool, pool, layer, qkv, heads, inputs.batch);
         Ok(())
@@ -197,12 +184,8 @@ impl Queue for CpuQueue {
         qkv: View<'_>,
         call: &AttentionCall<'_>,
     ) -> TensorResult<()> {
-        let (heads, batch) = (&call.heads, call.inputs.batch);
-        check::qkv(check::of(&qkv), heads, batch)?;
-        check::pool(call.pool, call.layer, heads, batch)?;
+        check::attention(&dst, &qkv, call)?;
         attention::check_cache(&call.pool.spec)?;
-        let expected = (qkv.num_rows(), heads.heads * heads.head_dim);
-        check::shape("dst of attention", expected, check::of_mut(&dst))?;
         attention::attention(
             &self.pool,
             self.kernels,
@@ -215,19 +198,19 @@ impl Queue for CpuQueue {
     }
 
     fn silu_mul(&mut self, dst: ViewMut<'_>, gate_up: View<'_>) -> TensorResult<()> {
-        check_gated(&dst, &gate_up)?;
+        check::gated(&dst, &gate_up)?;
         activation::silu_mul(&self.pool, self.kernels, dst, gate_up);
         Ok(())
     }
 
     fn gelu_mul(&mut self, dst: ViewMut<'_>, gate_up: View<'_>) -> TensorResult<()> {
-        check_gated(&dst, &gate_up)?;
+        check::gated(&dst, &gate_up)?;
         activation::gelu_mul(&self.pool, self.kernels, dst, gate_up);
         Ok(())
     }
 
     fn add(&mut self, dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
-        check::shape("dst of add", check::of(&x), check::of_mut(&dst))?;
+        check::add(&dst, &x)?;
         elementwise::add(&self.pool, dst, x);
         Ok(())
     }
@@ -239,20 +222,7 @@ impl Queue for CpuQueue {
         which: Range<usize>,
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
-        let rows = &inputs.batch.logit_rows;
-        let Some(rows) = rows.get(which.clone()) else {
-            return Err(TensorError::shape(
-                "logit rows to take",
-                0..rows.len(),
-                which,
-            ));
-        };
-        check::rows(rows, x.num_rows())?;
-        check::shape(
-            "dst of take_rows",
-            (rows.len(), x.num_cols()),
-            check::of_mut(&dst),
-        )?;
+        let rows = check::take_rows(&dst, &x, which, inputs.batch)?;
         elementwise::take_rows(dst, x, rows);
         Ok(())
     }

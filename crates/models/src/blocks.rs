@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ucuz_tensor::backend::{AttentionCall, AttentionOptions, HeadShape, QkNorms, RopeTable};
 use ucuz_tensor::cache::LayerCache;
-use ucuz_tensor::{Tensor, TensorResult, View, ViewMut, Weight};
+use ucuz_tensor::{Queue, Tensor, TensorResult, View, ViewMut, Weight};
 
 use crate::Forward;
 
@@ -20,12 +20,7 @@ impl Linear {
     ///
     /// # Errors
     /// What the queue reports.
-    pub fn run(
-        &self,
-        queue: &mut dyn ucuz_tensor::Queue,
-        dst: ViewMut<'_>,
-        x: View<'_>,
-    ) -> TensorResult<()> {
+    pub fn run(&self, queue: &mut dyn Queue, dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
         queue.linear(dst, x, &self.weight)
     }
 
@@ -33,12 +28,7 @@ impl Linear {
     ///
     /// # Errors
     /// What the queue reports.
-    pub fn add(
-        &self,
-        queue: &mut dyn ucuz_tensor::Queue,
-        dst: ViewMut<'_>,
-        x: View<'_>,
-    ) -> TensorResult<()> {
+    pub fn add(&self, queue: &mut dyn Queue, dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
         queue.linear_add(dst, x, &self.weight)
     }
 }
@@ -57,13 +47,22 @@ impl Norm {
     ///
     /// # Errors
     /// What the queue reports.
-    pub fn run(
-        &self,
-        queue: &mut dyn ucuz_tensor::Queue,
-        dst: ViewMut<'_>,
-        x: View<'_>,
-    ) -> TensorResult<()> {
+    pub fn run(&self, queue: &mut dyn Queue, dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
         queue.rms_norm(dst, x, &self.weight, self.eps)
+    }
+
+    /// `workspace.normed = norm(workspace.x)`: before a block.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn run_on_stream(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let workspace = &mut step.workspace;
+        self.run(
+            step.queue,
+            workspace.normed.rows_mut(0..rows),
+            workspace.x.rows(0..rows),
+        )
     }
 }
 

@@ -1,11 +1,10 @@
 //! The pre-norm decoder that llama, mistral, qwen2 and qwen3 share.
 
-use std::ops::Range;
-
 use ucuz_tensor::TensorResult;
 
-use crate::blocks::{Activation, Attention, Ends, FeedForward, Norm};
-use crate::{Forward, Loader, Model, ModelResult, ModelSpec};
+use crate::blocks::{Activation, Attention, FeedForward, Norm};
+use crate::decoder::{Decoder, DecoderLayer};
+use crate::{Forward, Loader, Model, ModelResult};
 
 /// What the architectures of this family differ in; biases follow from the file.
 #[derive(Debug, Clone, Copy)]
@@ -22,51 +21,31 @@ struct Layer {
     ffn: FeedForward,
 }
 
-/// A dense decoder.
-pub struct Dense {
-    spec: ModelSpec,
-    ends: Ends,
-    layers: Vec<Layer>,
+/// Loads the model.
+///
+/// # Errors
+/// As [`Loader::weight`].
+pub fn load(loader: &mut Loader<'_>, options: DenseOptions) -> ModelResult<Box<dyn Model>> {
+    let layer = |loader: &mut Loader<'_>, i| Layer::load(loader, i, options);
+    Ok(Box::new(Decoder::load(loader, layer)?))
 }
 
-impl Dense {
-    /// Loads all weights.
-    ///
-    /// # Errors
-    /// As [`Loader::weight`].
-    pub fn load(loader: &mut Loader<'_>, options: DenseOptions) -> ModelResult<Self> {
-        let config = loader.config();
-        let ends = loader.ends()?;
-        let layers = (0..config.layers)
-            .map(|i| {
-                Ok(Layer {
-                    attention_norm: loader.norm(&format!("blk.{i}.attn_norm"), config.hidden)?,
-                    attention: loader.attention(i, options.head_norms)?,
-                    ffn_norm: loader.norm(&format!("blk.{i}.ffn_norm"), config.hidden)?,
-                    ffn: loader.feed_forward(i, Activation::Silu)?,
-                })
-            })
-            .collect::<ModelResult<Vec<_>>>()?;
+impl Layer {
+    fn load(loader: &mut Loader<'_>, i: usize, options: DenseOptions) -> ModelResult<Self> {
+        let hidden = loader.config().hidden;
         Ok(Self {
-            spec: ModelSpec {
-                config: config.clone(),
-                cache: loader.cache.clone(),
-            },
-            ends,
-            layers,
+            attention_norm: loader.norm(&format!("blk.{i}.attn_norm"), hidden)?,
+            attention: loader.attention(i, options.head_norms)?,
+            ffn_norm: loader.norm(&format!("blk.{i}.ffn_norm"), hidden)?,
+            ffn: loader.feed_forward(i, Activation::Silu)?,
         })
     }
 }
 
-impl Layer {
+impl DecoderLayer for Layer {
     fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
         let rows = step.rows();
-        let workspace = &mut step.workspace;
-        self.attention_norm.run(
-            step.queue,
-            workspace.normed.rows_mut(0..rows),
-            workspace.x.rows(0..rows),
-        )?;
+        self.attention_norm.run_on_stream(step)?;
         self.attention.mix(step)?;
         let workspace = &mut step.workspace;
         self.attention.out.add(
@@ -74,11 +53,7 @@ impl Layer {
             workspace.x.rows_mut(0..rows),
             workspace.heads.rows(0..rows),
         )?;
-        self.ffn_norm.run(
-            step.queue,
-            workspace.normed.rows_mut(0..rows),
-            workspace.x.rows(0..rows),
-        )?;
+        self.ffn_norm.run_on_stream(step)?;
         self.ffn.activate(step)?;
         let workspace = &mut step.workspace;
         self.ffn.down.add(
@@ -87,34 +62,11 @@ impl Layer {
             workspace.activated.rows(0..rows),
         )
     }
-}
 
-impl Model for Dense {
-    fn spec(&self) -> &ModelSpec {
-        &self.spec
-    }
-
-    fn embed(&self, step: &mut Forward<'_>) -> TensorResult<()> {
-        self.ends.embed(step)
-    }
-
-    fn layers(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
-        self.layers[range]
-            .iter()
-            .try_for_each(|layer| layer.run(step))
-    }
-
-    fn head(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
-        self.ends.head(step, range)
-    }
-
-    fn weight_bytes(&self) -> usize {
-        let layers = self.layers.iter().map(|layer| {
-            layer.attention.len_bytes()
-                + layer.ffn.len_bytes()
-                + layer.attention_norm.weight.len_bytes()
-                + layer.ffn_norm.weight.len_bytes()
-        });
-        self.ends.len_bytes() + layers.sum::<usize>()
+    fn len_bytes(&self) -> usize {
+        self.attention.len_bytes()
+            + self.ffn.len_bytes()
+            + self.attention_norm.weight.len_bytes()
+            + self.ffn_norm.weight.len_bytes()
     }
 }

@@ -1,12 +1,11 @@
 //! Gemma 3 (text): sliding and global layers with two rotary bases, head norms, norms before and after each block, scaled
 //! embeddings. Source: arXiv 2503.19786.
 
-use std::ops::Range;
-
 use ucuz_tensor::TensorResult;
 
-use crate::blocks::{Activation, Attention, Ends, FeedForward, Norm};
-use crate::{Forward, Loader, Model, ModelResult, ModelSpec};
+use crate::blocks::{Activation, Attention, FeedForward, Norm};
+use crate::decoder::{Decoder, DecoderLayer};
+use crate::{Forward, Loader, Model, ModelResult};
 
 /// One layer: `x += post(out(attention(pre(x))))`, then the same around the feed-forward block.
 struct Layer {
@@ -18,30 +17,12 @@ struct Layer {
     post_ffn_norm: Norm,
 }
 
-struct Gemma3 {
-    spec: ModelSpec,
-    ends: Ends,
-    layers: Vec<Layer>,
-}
-
 /// Loads the model.
 ///
 /// # Errors
 /// As [`Loader::weight`].
 pub fn load(loader: &mut Loader<'_>) -> ModelResult<Box<dyn Model>> {
-    let config = loader.config();
-    let ends = loader.ends()?;
-    let layers = (0..config.layers)
-        .map(|i| Layer::load(loader, i))
-        .collect::<ModelResult<Vec<_>>>()?;
-    Ok(Box::new(Gemma3 {
-        spec: ModelSpec {
-            config: config.clone(),
-            cache: loader.cache.clone(),
-        },
-        ends,
-        layers,
-    }))
+    Ok(Box::new(Decoder::load(loader, Layer::load)?))
 }
 
 impl Layer {
@@ -57,32 +38,6 @@ impl Layer {
         })
     }
 
-    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
-        let rows = step.rows();
-        let ws = &mut step.workspace;
-        self.attention_norm
-            .run(step.queue, ws.normed.rows_mut(0..rows), ws.x.rows(0..rows))?;
-        self.attention.mix(step)?;
-        let ws = &mut step.workspace;
-        self.attention.out.run(
-            step.queue,
-            ws.delta.rows_mut(0..rows),
-            ws.heads.rows(0..rows),
-        )?;
-        self.add_normed(step, &self.post_attention_norm)?;
-        let ws = &mut step.workspace;
-        self.ffn_norm
-            .run(step.queue, ws.normed.rows_mut(0..rows), ws.x.rows(0..rows))?;
-        self.ffn.activate(step)?;
-        let ws = &mut step.workspace;
-        self.ffn.down.run(
-            step.queue,
-            ws.delta.rows_mut(0..rows),
-            ws.activated.rows(0..rows),
-        )?;
-        self.add_normed(step, &self.post_ffn_norm)
-    }
-
     /// `x += norm(delta)`.
     fn add_normed(&self, step: &mut Forward<'_>, norm: &Norm) -> TensorResult<()> {
         let rows = step.rows();
@@ -94,6 +49,30 @@ impl Layer {
         )?;
         step.queue
             .add(ws.x.rows_mut(0..rows), ws.normed.rows(0..rows))
+    }
+}
+
+impl DecoderLayer for Layer {
+    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        self.attention_norm.run_on_stream(step)?;
+        self.attention.mix(step)?;
+        let ws = &mut step.workspace;
+        self.attention.out.run(
+            step.queue,
+            ws.delta.rows_mut(0..rows),
+            ws.heads.rows(0..rows),
+        )?;
+        self.add_normed(step, &self.post_attention_norm)?;
+        self.ffn_norm.run_on_stream(step)?;
+        self.ffn.activate(step)?;
+        let ws = &mut step.workspace;
+        self.ffn.down.run(
+            step.queue,
+            ws.delta.rows_mut(0..rows),
+            ws.activated.rows(0..rows),
+        )?;
+        self.add_normed(step, &self.post_ffn_norm)
     }
 
     fn len_bytes(&self) -> usize {
@@ -109,29 +88,5 @@ impl Layer {
             .sum::<usize>()
             + self.attention.len_bytes()
             + self.ffn.len_bytes()
-    }
-}
-
-impl Model for Gemma3 {
-    fn spec(&self) -> &ModelSpec {
-        &self.spec
-    }
-
-    fn embed(&self, step: &mut Forward<'_>) -> TensorResult<()> {
-        self.ends.embed(step)
-    }
-
-    fn layers(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
-        self.layers[range]
-            .iter()
-            .try_for_each(|layer| layer.run(step))
-    }
-
-    fn head(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
-        self.ends.head(step, range)
-    }
-
-    fn weight_bytes(&self) -> usize {
-        self.ends.len_bytes() + self.layers.iter().map(Layer::len_bytes).sum::<usize>()
     }
 }

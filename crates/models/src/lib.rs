@@ -7,6 +7,7 @@
 //! `measure` and `compress` load models through [`load`].
 
 pub mod blocks;
+mod decoder;
 mod dense;
 mod error;
 mod gemma3;

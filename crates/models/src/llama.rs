@@ -2,7 +2,7 @@
 //!
 //! Sources: arXiv 2302.13971 (Llama), 2310.06825 (Mistral), 2407.10671 (Qwen2).
 
-use crate::dense::{Dense, DenseOptions};
+use crate::dense::{self, DenseOptions};
 use crate::{Loader, Model, ModelResult};
 
 /// Loads the model.
@@ -10,8 +10,6 @@ use crate::{Loader, Model, ModelResult};
 /// # Errors
 /// As [`Loader::weight`].
 pub fn load(loader: &mut Loader<'_>) -> ModelResult<Box<dyn Model>> {
-    Ok(Box::new(Dense::load(
-        loader,
-        DenseOptions { head_norms: false },
-    )?))
+    let options = DenseOptions { head_norms: false };
+    dense::load(loader, options)
 }

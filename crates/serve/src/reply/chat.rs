@@ -4,6 +4,7 @@ use axum::response::Response;
 use serde::Serialize;
 use ucuz_llm::{Delta, Output};
 
+use super::chunk::ChunkWriter;
 use super::logprobs::{ChatLogprobs, ChatToken, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
@@ -102,16 +103,6 @@ impl Choice {
 }
 
 #[derive(Serialize)]
-struct Chunk<'a> {
-    #[serde(flatten)]
-    head: &'a Head,
-    choices: &'a [ChunkChoice<'a>],
-    /// Left out, `null`, or the usage: as OpenAI does with and without `include_usage`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Option<UsageBody>>,
-}
-
-#[derive(Serialize)]
 struct ChunkChoice<'a> {
     index: usize,
     delta: ChunkDelta<'a>,
@@ -129,31 +120,18 @@ struct ChunkDelta<'a> {
 
 /// Writes a chat answer chunk by chunk.
 pub(crate) struct ChatChunks {
-    pub head: Head,
-    pub choices: usize,
-    pub has_logprobs: bool,
-    pub include_usage: bool,
-    usage: UsageSum,
+    chunks: ChunkWriter,
+    choices: usize,
+    has_logprobs: bool,
 }
 
 impl ChatChunks {
     pub(crate) fn new(head: Head, choices: usize, has_logprobs: bool, include_usage: bool) -> Self {
         Self {
-            head,
+            chunks: ChunkWriter::new(head, include_usage),
             choices,
             has_logprobs,
-            include_usage,
-            usage: UsageSum::default(),
         }
-    }
-
-    fn chunk(&self, choice: ChunkChoice<'_>, frames: &mut Frames) {
-        let usage = self.include_usage.then_some(None);
-        frames.push(&Chunk {
-            head: &self.head,
-            choices: &[choice],
-            usage,
-        });
     }
 
     /// A chunk of text; none for a delta that holds nothing to show.
@@ -168,7 +146,7 @@ impl ChatChunks {
             role: None,
             content: Some(&delta.text),
         };
-        self.chunk(
+        self.chunks.push(
             ChunkChoice {
                 index,
                 delta,
@@ -193,7 +171,7 @@ impl Chunks for ChatChunks {
                 logprobs: None,
                 finish_reason: None,
             };
-            self.chunk(choice, frames);
+            self.chunks.push(choice, frames);
         }
     }
 
@@ -209,9 +187,9 @@ impl Chunks for ChatChunks {
             Output::Finished(delta, finished) => {
                 self.delta(index, delta, frames);
                 let finish_reason = Some(finish_reason(finished.reason)?);
-                self.usage.add(&finished.usage, index == 0);
+                self.chunks.count(&finished.usage, index == 0);
                 let delta = ChunkDelta::default();
-                self.chunk(
+                self.chunks.push(
                     ChunkChoice {
                         index,
                         delta,
@@ -227,13 +205,6 @@ impl Chunks for ChatChunks {
     }
 
     fn close(&mut self, frames: &mut Frames) {
-        if self.include_usage {
-            let usage = Some(Some(self.usage.body()));
-            frames.push(&Chunk {
-                head: &self.head,
-                choices: &[],
-                usage,
-            });
-        }
+        self.chunks.close(frames);
     }
 }

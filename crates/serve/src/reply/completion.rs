@@ -4,6 +4,7 @@ use axum::response::Response;
 use serde::Serialize;
 use ucuz_llm::{Delta, Output, TokenLogprob};
 
+use super::chunk::ChunkWriter;
 use super::logprobs::{ChatToken, ListLogprobs, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
@@ -179,15 +180,6 @@ pub(crate) async fn whole(
 }
 
 #[derive(Serialize)]
-struct Chunk<'a> {
-    #[serde(flatten)]
-    head: &'a Head,
-    choices: &'a [ChunkChoice],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Option<UsageBody>>,
-}
-
-#[derive(Serialize)]
 struct ChunkChoice {
     index: usize,
     text: String,
@@ -197,29 +189,16 @@ struct ChunkChoice {
 
 /// Writes a completion chunk by chunk.
 pub(crate) struct CompletionChunks {
-    head: Head,
+    chunks: ChunkWriter,
     writers: Vec<Writer>,
-    include_usage: bool,
-    usage: UsageSum,
 }
 
 impl CompletionChunks {
     pub(crate) fn new(head: Head, writers: Vec<Writer>, include_usage: bool) -> Self {
         Self {
-            head,
+            chunks: ChunkWriter::new(head, include_usage),
             writers,
-            include_usage,
-            usage: UsageSum::default(),
         }
-    }
-
-    fn chunk(&self, choice: ChunkChoice, frames: &mut Frames) {
-        let usage = self.include_usage.then_some(None);
-        frames.push(&Chunk {
-            head: &self.head,
-            choices: &[choice],
-            usage,
-        });
     }
 
     /// A chunk of text; none for a piece that holds nothing.
@@ -229,7 +208,7 @@ impl CompletionChunks {
             return;
         }
         let Piece { text, logprobs } = piece;
-        self.chunk(
+        self.chunks.push(
             ChunkChoice {
                 index,
                 text,
@@ -269,11 +248,11 @@ impl Chunks for CompletionChunks {
             }
             Output::Finished(delta, finished) => {
                 let piece = writer.piece(delta);
-                self.usage.add(&finished.usage, writer.is_first_sample);
+                self.chunks.count(&finished.usage, writer.is_first_sample);
                 self.piece(index, piece, frames);
                 let finish_reason = Some(finish_reason(finished.reason)?);
                 let text = String::new();
-                self.chunk(
+                self.chunks.push(
                     ChunkChoice {
                         index,
                         text,
@@ -289,13 +268,6 @@ impl Chunks for CompletionChunks {
     }
 
     fn close(&mut self, frames: &mut Frames) {
-        if self.include_usage {
-            let usage = Some(Some(self.usage.body()));
-            frames.push(&Chunk {
-                head: &self.head,
-                choices: &[],
-                usage,
-            });
-        }
+        self.chunks.close(frames);
     }
 }

@@ -1,6 +1,7 @@
 //! From outputs to the JSON of an answer, whole or in chunks.
 
 pub(crate) mod chat;
+mod chunk;
 pub(crate) mod completion;
 mod logprobs;
 mod sampling;

@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use super::check_shape;
 use super::threads::{SPREAD_WORK_MIN, spread};
 use crate::backend::{AttentionCall, HeadShape};
 use crate::batch::Batch;
 use crate::cache::{BLOCK_TOKENS, KvDtype, KvPool, LayerCache, NO_BLOCK};
+use crate::check;
 use crate::error::{TensorError, TensorResult};
 use crate::tensor::{View, ViewMut};
 
@@ -56,8 +56,7 @@ pub fn kv_store(
     heads: &HeadShape,
     batch: &Batch,
 ) -> TensorResult<()> {
-    check_qkv(&qkv, heads, batch)?;
-    check_pool(pool, layer, heads, batch)?;
+    check::kv_store(pool, layer, &qkv, heads, batch)?;
     match pool.spec.groups[layer.group].dtype {
         KvDtype::F32 => store_rows::<f32>(pool, layer, qkv, heads, batch),
         _ => store_rows::<half::bf16>(pool, layer, qkv, heads, batch),
@@ -112,15 +111,7 @@ pub fn attention(
     call: &AttentionCall<'_>,
     scratch: &mut [Scratch],
 ) -> TensorResult<()> {
-    let (heads, batch) = (&call.heads, call.inputs.batch);
-    check_qkv(&qkv, heads, batch)?;
-    check_pool(call.pool, call.layer, heads, batch)?;
-    let expected = (qkv.num_rows(), heads.heads * heads.head_dim);
-    check_shape(
-        "output of attention",
-        expected,
-        (dst.num_rows(), dst.num_cols()),
-    )?;
+    check::attention(&dst, &qkv, call)?;
     if call.options.window == Some(0) {
         return Err(TensorError::shape("attention window", "at least 1", 0));
     }
@@ -266,57 +257,5 @@ fn softmax(scores: &mut [f32]) {
     let inverse = 1.0 / sum;
     for score in scores {
         *score = (f64::from(*score) * inverse) as f32;
-    }
-}
-
-fn check_qkv(qkv: &View<'_>, heads: &HeadShape, batch: &Batch) -> TensorResult<()> {
-    if heads.kv_heads == 0 || !heads.heads.is_multiple_of(heads.kv_heads) {
-        let rule = format!("a divisor of {}", heads.heads);
-        return Err(TensorError::shape(
-            "key and value heads",
-            rule,
-            heads.kv_heads,
-        ));
-    }
-    let expected = (batch.num_rows(), heads.qkv_cols());
-    check_shape("qkv", expected, (qkv.num_rows(), qkv.num_cols()))
-}
-
-/// The pool holds heads of this shape, and every block that the step names.
-fn check_pool(
-    pool: &KvPool,
-    layer: LayerCache,
-    heads: &HeadShape,
-    batch: &Batch,
-) -> TensorResult<()> {
-    let groups = pool.spec.groups.len().min(batch.groups.len());
-    if layer.group >= groups {
-        return Err(TensorError::shape("cache group", 0..groups, layer.group));
-    }
-    let group = &pool.spec.groups[layer.group];
-    if layer.index >= group.layers {
-        return Err(TensorError::shape(
-            "layer of the cache group",
-            0..group.layers,
-            layer.index,
-        ));
-    }
-    let expected = (heads.kv_heads, heads.head_dim, heads.head_dim);
-    let got = (group.kv_heads, group.k_dim, group.v_dim);
-    if expected != got {
-        return Err(TensorError::shape(
-            "(kv_heads, k_dim, v_dim) of the KV pool",
-            expected,
-            got,
-        ));
-    }
-    let blocks = pool.blocks[layer.group];
-    let named = &batch.groups[layer.group].blocks;
-    match named
-        .iter()
-        .find(|b| **b != NO_BLOCK && **b as usize >= blocks)
-    {
-        Some(past) => Err(TensorError::shape("KV block", 0..blocks, past)),
-        None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::threads::{SPREAD_WORK_MIN, spread};
-use super::{check_shape, check_size};
+use crate::check;
 use crate::error::{TensorError, TensorResult};
 use crate::layout::PanelLayout;
 use crate::quant;
@@ -43,7 +43,7 @@ pub fn repack(
     let row_bytes = format
         .row_bytes(cols)
         .ok_or_else(|| TensorError::shape("columns of a weight", "whole blocks", cols))?;
-    check_size(
+    check::size(
         "bytes of a weight as f32",
         layout.rows * cols * 4,
         data.len(),
@@ -51,7 +51,7 @@ pub fn repack(
     if rows.start > rows.end || rows.end > layout.rows {
         return Err(TensorError::shape("rows to repack", 0..layout.rows, rows));
     }
-    check_size(
+    check::size(
         "stored bytes to repack",
         rows.len() * row_bytes,
         stored.len(),
@@ -77,11 +77,7 @@ fn place(row: usize, rows: usize, cols: usize) -> (usize, usize) {
 
 /// `dst[i] = scale · table[tokens[i]]`.
 pub fn embed(mut dst: ViewMut<'_>, table: &Weight, scale: f32, tokens: &[u32]) -> TensorResult<()> {
-    let got = (dst.num_rows(), dst.num_cols());
-    check_shape("embed", (tokens.len(), table.cols), got)?;
-    if let Some(bad) = tokens.iter().find(|id| **id as usize >= table.rows) {
-        return Err(TensorError::shape("token id", 0..table.rows, bad));
-    }
+    check::embed(&dst, table, tokens)?;
     for (i, id) in tokens.iter().enumerate() {
         let id = *id as usize;
         let Some(part) = table.parts.iter().rfind(|part| part.first_row <= id) else {
@@ -104,17 +100,10 @@ pub fn linear(
     write: Write,
     threads: usize,
 ) -> TensorResult<()> {
-    let got = (dst.num_rows(), dst.num_cols());
-    check_size(
-        &format!("input columns of {}", w.name),
-        w.cols,
-        x.num_cols(),
-    )?;
-    check_shape(
-        &format!("output of {}", w.name),
-        (x.num_rows(), w.rows),
-        got,
-    )?;
+    let input = format!("input columns of {}", w.name);
+    check::size(&input, w.cols, x.num_cols())?;
+    let output = format!("output of {}", w.name);
+    check::shape(&output, (x.num_rows(), w.rows), check::of_mut(&dst))?;
     for part in &w.parts {
         project(dst.reborrow(), x, part, write, threads);
     }

@@ -109,24 +109,3 @@ impl Backend for ReferenceBackend {
         Ok(Box::new(ReferenceQueue::new(self.threads, limits)))
     }
 }
-
-/// The rule of every operation's door: two sizes that must agree.
-fn check_size(what: &str, expected: usize, got: usize) -> TensorResult<()> {
-    if expected == got {
-        return Ok(());
-    }
-    Err(TensorError::shape(what, expected, got))
-}
-
-/// Two `[rows, cols]` that must agree.
-fn check_shape(what: &str, expected: (usize, usize), got: (usize, usize)) -> TensorResult<()> {
-    if expected == got {
-        return Ok(());
-    }
-    let show = |(rows, cols)| format!("[{rows}, {cols}]");
-    Err(TensorError::Shape {
-        what: what.to_owned(),
-        expected: show(expected),
-        got: show(got),
-    })
-}

@@ -1,9 +1,11 @@
 //! Norms, activations and copies, in f64 where it costs nothing.
 
 use std::f64::consts::FRAC_2_PI;
+use std::ops::Range;
 
-use super::{check_shape, check_size};
-use crate::error::{TensorError, TensorResult};
+use crate::batch::Batch;
+use crate::check;
+use crate::error::TensorResult;
 use crate::tensor::{Tensor, View, ViewMut};
 
 /// `1 / sqrt(mean(x²) + eps)`.
@@ -14,13 +16,7 @@ pub fn inverse_rms(x: &[f32], eps: f32) -> f64 {
 
 /// `x / sqrt(mean(x²) + eps) · weight` for every row.
 pub fn rms_norm(mut dst: ViewMut<'_>, x: View<'_>, weight: &Tensor, eps: f32) -> TensorResult<()> {
-    let shape = (x.num_rows(), x.num_cols());
-    check_shape(
-        "output of rms_norm",
-        shape,
-        (dst.num_rows(), dst.num_cols()),
-    )?;
-    check_size("weights of rms_norm", x.num_cols(), weight.values().len())?;
+    check::rms_norm(&dst, &x, weight)?;
     for row in 0..x.num_rows() {
         let scale = inverse_rms(x.row(row), eps);
         let pairs = x.row(row).iter().zip(weight.values());
@@ -47,11 +43,9 @@ pub fn gated(
     gate_up: View<'_>,
     activation: impl Fn(f64) -> f64,
 ) -> TensorResult<()> {
-    let n = dst.num_cols();
-    let got = (gate_up.num_rows(), gate_up.num_cols());
-    check_shape("gate and up", (dst.num_rows(), 2 * n), got)?;
+    check::gated(&dst, &gate_up)?;
     for row in 0..gate_up.num_rows() {
-        let (gate, up) = gate_up.row(row).split_at(n);
+        let (gate, up) = gate_up.row(row).split_at(dst.num_cols());
         for (to, (gate, up)) in dst.row_mut(row).iter_mut().zip(gate.iter().zip(up)) {
             *to = (activation(f64::from(*gate)) * f64::from(*up)) as f32;
         }
@@ -61,25 +55,21 @@ pub fn gated(
 
 /// `dst = dst + x`.
 pub fn add(mut dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
-    let shape = (x.num_rows(), x.num_cols());
-    check_shape(
-        "destination of add",
-        shape,
-        (dst.num_rows(), dst.num_cols()),
-    )?;
+    check::add(&dst, &x)?;
     for (to, x) in dst.values_mut().iter_mut().zip(x.values()) {
         *to += x;
     }
     Ok(())
 }
 
-/// `dst[i] = x[rows[i]]`.
-pub fn take_rows(mut dst: ViewMut<'_>, x: View<'_>, rows: &[u32]) -> TensorResult<()> {
-    let got = (dst.num_rows(), dst.num_cols());
-    check_shape("destination of take_rows", (rows.len(), x.num_cols()), got)?;
-    if let Some(bad) = rows.iter().find(|row| **row as usize >= x.num_rows()) {
-        return Err(TensorError::shape("logit row", 0..x.num_rows(), bad));
-    }
+/// `dst[i] = x[logit_rows[which][i]]`.
+pub fn take_rows(
+    mut dst: ViewMut<'_>,
+    x: View<'_>,
+    which: Range<usize>,
+    batch: &Batch,
+) -> TensorResult<()> {
+    let rows = check::take_rows(&dst, &x, which, batch)?;
     for (i, row) in rows.iter().enumerate() {
         dst.row_mut(i).copy_from_slice(x.row(*row as usize));
     }

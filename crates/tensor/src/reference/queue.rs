@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use super::attention::{self, Scratch};
 use super::linear::{self, Write};
-use super::{NAME, check_size, pointwise, rope};
+use super::{NAME, pointwise, rope};
 use crate::backend::{
     AttentionCall, HeadShape, Limits, QkNorms, Queue, RopeTable, StepInputs, Ticket,
 };
 use crate::batch::Batch;
-use crate::cache::{BLOCK_TOKENS, KvPool, LayerCache};
+use crate::cache::{KvPool, LayerCache};
+use crate::check;
 use crate::error::{TensorError, TensorResult};
 use crate::sampling::{SampleRow, SampleScratch, Sampled, sample_row};
 use crate::tensor::{Tensor, View, ViewMut};
@@ -54,7 +55,7 @@ impl ReferenceQueue {
 
 impl Queue for ReferenceQueue {
     fn begin<'a>(&mut self, batch: &'a Batch) -> TensorResult<StepInputs<'a>> {
-        check_batch(batch, &self.limits)?;
+        check::batch(batch, &self.limits)?;
         Ok(StepInputs { batch })
     }
 
@@ -94,7 +95,7 @@ impl Queue for ReferenceQueue {
         rope: &RopeTable,
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
-        rope::qk_norm_rope(qkv, heads, norms, rope, &inputs.batch.positions)
+        rope::qk_norm_rope(qkv, heads, norms, rope, inputs.batch)
     }
 
     fn kv_store(
@@ -136,20 +137,12 @@ impl Queue for ReferenceQueue {
         which: Range<usize>,
         inputs: &StepInputs<'_>,
     ) -> TensorResult<()> {
-        let rows = &inputs.batch.logit_rows;
-        let Some(rows) = rows.get(which.clone()) else {
-            return Err(TensorError::shape(
-                "logit rows to take",
-                0..rows.len(),
-                which,
-            ));
-        };
-        pointwise::take_rows(dst, x, rows)
+        pointwise::take_rows(dst, x, which, inputs.batch)
     }
 
     fn sample(&mut self, logits: View<'_>, rows: &[SampleRow<'_>]) -> TensorResult<Ticket> {
-        check_size("rows of logits", rows.len(), logits.num_rows())?;
-        check_size("columns of logits", self.limits.vocab, logits.num_cols())?;
+        let expected = (rows.len(), self.limits.vocab);
+        check::shape("logits", expected, check::of(&logits))?;
         let rows = rows
             .iter()
             .enumerate()
@@ -170,72 +163,4 @@ impl Queue for ReferenceQueue {
                 why: format!("{ticket:?} was never given out, or was waited for before"),
             })
     }
-}
-
-/// The step fits the limits and its arrays agree with each other, so that operations may index them.
-fn check_batch(batch: &Batch, limits: &Limits) -> TensorResult<()> {
-    let (rows, sequences) = (batch.num_rows(), batch.num_sequences());
-    if rows > limits.step_rows {
-        return Err(TensorError::shape(
-            "rows of the step",
-            0..=limits.step_rows,
-            rows,
-        ));
-    }
-    if sequences > limits.sequences {
-        return Err(TensorError::shape(
-            "sequences of the step",
-            0..=limits.sequences,
-            sequences,
-        ));
-    }
-    check_size("positions of the step", rows, batch.positions.len())?;
-    check_size("sequence starts", sequences + 1, batch.seq_starts.len())?;
-    check_size("first sequence start", 0, batch.seq_starts[0] as usize)?;
-    check_size(
-        "last sequence start",
-        rows,
-        batch.seq_starts[sequences] as usize,
-    )?;
-    if !batch.seq_starts.is_sorted() {
-        return Err(TensorError::shape(
-            "sequence starts",
-            "ascending",
-            &batch.seq_starts,
-        ));
-    }
-    for sequence in 0..sequences {
-        check_sequence(batch, sequence)?;
-    }
-    Ok(())
-}
-
-fn check_sequence(batch: &Batch, sequence: usize) -> TensorResult<()> {
-    let tokens = batch.kv_lens[sequence] as usize;
-    let positions = &batch.positions[batch.sequence_rows(sequence)];
-    if let Some(past) = positions.iter().find(|p| **p as usize >= tokens) {
-        return Err(TensorError::shape(
-            "position in its sequence",
-            0..tokens,
-            past,
-        ));
-    }
-    for tables in &batch.groups {
-        let bounds = tables
-            .starts
-            .get(sequence..sequence + 2)
-            .map(|s| s[0] as usize..s[1] as usize);
-        let table = bounds
-            .and_then(|bounds| tables.blocks.get(bounds))
-            .unwrap_or(&[]);
-        let needed = tokens.div_ceil(BLOCK_TOKENS);
-        if table.len() < needed {
-            return Err(TensorError::shape(
-                "blocks of a sequence",
-                needed..,
-                table.len(),
-            ));
-        }
-    }
-    Ok(())
 }

@@ -1,9 +1,10 @@
 //! Norms and rotations of queries and keys.
 
 use super::pointwise::inverse_rms;
-use super::{check_shape, check_size};
 use crate::backend::{HeadShape, QkNorms, RopeStyle, RopeTable};
-use crate::error::{TensorError, TensorResult};
+use crate::batch::Batch;
+use crate::check;
+use crate::error::TensorResult;
 use crate::tensor::ViewMut;
 
 /// Norms (if any) and rotates the queries and keys of each row at its position.
@@ -12,11 +13,11 @@ pub fn qk_norm_rope(
     heads: &HeadShape,
     norms: Option<QkNorms<'_>>,
     rope: &RopeTable,
-    positions: &[u32],
+    batch: &Batch,
 ) -> TensorResult<()> {
-    check_call(&qkv, heads, norms, rope, positions)?;
+    check::qk_norm_rope(&qkv, heads, norms.as_ref(), rope, batch)?;
     let dim = heads.head_dim;
-    for (row, position) in positions.iter().enumerate() {
+    for (row, position) in batch.positions.iter().enumerate() {
         let position = *position as usize;
         let (cos, sin) = (
             rope.cos.rows(position..position + 1),
@@ -32,49 +33,6 @@ pub fn qk_norm_rope(
         }
     }
     Ok(())
-}
-
-fn check_call(
-    qkv: &ViewMut<'_>,
-    heads: &HeadShape,
-    norms: Option<QkNorms<'_>>,
-    rope: &RopeTable,
-    positions: &[u32],
-) -> TensorResult<()> {
-    let expected = (positions.len(), heads.qkv_cols());
-    check_shape("qkv", expected, (qkv.num_rows(), qkv.num_cols()))?;
-    let table = (rope.cos.num_rows(), rope.cos.num_cols());
-    check_shape(
-        "rope sines",
-        table,
-        (rope.sin.num_rows(), rope.sin.num_cols()),
-    )?;
-    if 2 * table.1 > heads.head_dim {
-        return Err(TensorError::shape(
-            "rope columns",
-            0..=heads.head_dim / 2,
-            table.1,
-        ));
-    }
-    if let Some(norms) = norms {
-        check_size(
-            "weights of the query norm",
-            heads.head_dim,
-            norms.q.values().len(),
-        )?;
-        check_size(
-            "weights of the key norm",
-            heads.head_dim,
-            norms.k.values().len(),
-        )?;
-    }
-    match positions
-        .iter()
-        .find(|position| **position as usize >= table.0)
-    {
-        Some(past) => Err(TensorError::shape("position", 0..table.0, past)),
-        None => Ok(()),
-    }
 }
 
 fn normalise_in_place(x: &mut [f32], weight: &[f32], eps: f32) {

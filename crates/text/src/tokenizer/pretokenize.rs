@@ -3,7 +3,9 @@
 //! A pre-tokenizer is a list of splits; each split cuts every piece of the one before. A split is
 //! a pattern whose matches, and the text between them, become pieces. Registry: [`SPLITS`].
 //! The `regex` crate has no look-ahead, so the common last alternatives `\s+(?!\S)|\s+` are taken
-//! off the pattern and done by hand (see [`Stage::gap`]); in return matching is linear.
+//! off the pattern and done by hand (see [`Stage::gap`]); in return finding one match
+//! is linear. A file's own pattern may look far ahead at every match, so that a text costs its
+//! square; the qwen2 pattern took at most 0.1 s for a megabyte of any of thirteen repeated strings.
 
 use regex::{Regex, RegexBuilder};
 
