@@ -1,6 +1,7 @@
 //! `ucuz inspect`: what a model is, from its headers alone.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use ucuz_tensor::KvDtype;
 use ucuz_tensor::layout::PanelLayout;
 
 use crate::engine_args::DEFAULT_MODEL;
+use crate::output;
 use crate::size::ByteSize;
 use crate::store::{self, ModelRef, progress};
 
@@ -48,9 +50,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .with_context(|| format!("cannot read {}", resolved.path.display()))?;
     let report = report(&checkpoint);
     if args.json {
-        println!("{report:#}");
+        output::print(&format!("{report:#}\n"))?;
     } else {
-        print(&checkpoint, &report, args.tensors);
+        output::print(&text(&checkpoint, &report, args.tensors)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -180,23 +182,28 @@ fn defaults(checkpoint: &Checkpoint) -> Value {
     })
 }
 
-fn print(checkpoint: &Checkpoint, report: &Value, tensors: bool) {
+/// The report for people.
+fn text(checkpoint: &Checkpoint, report: &Value, tensors: bool) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
     let config = &checkpoint.config;
     let size = |value: &Value| ByteSize(value.as_u64().unwrap_or(0)).to_string();
-    println!("name             {}", checkpoint.name);
-    println!("architecture     {}", config.architecture);
-    println!(
+    writeln!(out, "name             {}", checkpoint.name)?;
+    writeln!(out, "architecture     {}", config.architecture)?;
+    writeln!(
+        out,
         "parameters       {:.1} M at {:.3} bits per weight",
         report["parameters"].as_f64().unwrap_or(0.0) / 1e6,
         report["bits_per_weight"].as_f64().unwrap_or(0.0)
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "weights          {} in the file, {} in memory",
         size(&report["stored_bytes"]),
         size(&report["resident_bytes"])
-    );
-    println!("context          {} tokens", config.context);
-    println!(
+    )?;
+    writeln!(out, "context          {} tokens", config.context)?;
+    writeln!(
+        out,
         "shape            {} layers, hidden {}, feed-forward {}, {} heads of {}, {} key/value heads, vocabulary {}",
         config.layers,
         config.hidden,
@@ -205,40 +212,46 @@ fn print(checkpoint: &Checkpoint, report: &Value, tensors: bool) {
         config.head_dim,
         config.kv_heads,
         config.vocab
-    );
+    )?;
     if let Some(window) = config.window {
-        println!(
+        writeln!(
+            out,
             "sliding window   {window} tokens in {} of {} layers",
             report["sliding_layers"], config.layers
-        );
+        )?;
     }
-    println!(
+    writeln!(
+        out,
         "rope             theta {}, scaling {}",
         config.rope.theta,
         report["rope_scaling"].as_str().unwrap_or("")
-    );
+    )?;
     for dtype in KvDtype::ALL {
-        println!(
+        writeln!(
+            out,
             "KV bytes/token   {:<5} {}",
             dtype.name(),
             report["kv_bytes_per_token"][dtype.name()]
-        );
+        )?;
     }
-    println!("tokenizer        {}", report["tokenizer"]);
-    println!(
+    writeln!(out, "tokenizer        {}", report["tokenizer"])?;
+    writeln!(
+        out,
         "chat template    {}",
         checkpoint
             .chat_template
             .as_ref()
             .map_or_else(|| "none".to_owned(), |t| format!("{} bytes", t.len()))
-    );
-    println!("defaults         {}", report["generation_defaults"]);
-    println!(
+    )?;
+    writeln!(out, "defaults         {}", report["generation_defaults"])?;
+    writeln!(
+        out,
         "\n{:<8} {:>8} {:>14} {:>12} {:>12} {:>8}",
         "format", "tensors", "parameters", "file", "memory", "bits"
-    );
+    )?;
     for row in report["formats"].as_array().into_iter().flatten() {
-        println!(
+        writeln!(
+            out,
             "{:<8} {:>8} {:>14} {:>12} {:>12} {:>8.3}",
             row["format"].as_str().unwrap_or(""),
             row["tensors"],
@@ -246,25 +259,27 @@ fn print(checkpoint: &Checkpoint, report: &Value, tensors: bool) {
             size(&row["stored_bytes"]),
             size(&row["resident_bytes"]),
             row["bits_per_weight"].as_f64().unwrap_or(0.0)
-        );
+        )?;
     }
     for warning in checkpoint.warnings() {
-        println!("warning: {warning}");
+        writeln!(out, "warning: {warning}")?;
     }
     if tensors {
-        println!();
+        writeln!(out)?;
         for row in report["tensors"].as_array().into_iter().flatten() {
             let (name, format) = (
                 row["name"].as_str().unwrap_or(""),
                 row["format"].as_str().unwrap_or(""),
             );
-            println!(
+            writeln!(
+                out,
                 "{name:<48} {format:<7} {:<16} {:>12}",
                 row["shape"].to_string(),
                 size(&row["stored_bytes"])
-            );
+            )?;
         }
     } else {
-        println!("\n--tensors lists every tensor");
+        writeln!(out, "\n--tensors lists every tensor")?;
     }
+    Ok(out)
 }

@@ -6,6 +6,7 @@ mod backends;
 mod doctor;
 mod engine_args;
 mod inspect;
+mod output;
 mod pull;
 mod run;
 mod serve;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => code,
+        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

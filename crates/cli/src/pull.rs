@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::output;
 use crate::store::{self, ModelRef, progress};
 
 /// Arguments of `ucuz pull`.
@@ -28,6 +29,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         &ModelRef::parse(&args.model)?,
         progress::on_stderr().as_mut(),
     )?;
-    println!("{}", resolved.path.display());
+    output::print(&format!("{}\n", resolved.path.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -35,7 +35,7 @@ pub const SIDE_FILE_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of `tokenizer.json`.
 pub const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of one chat template.
-pub const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
+pub const TEMPLATE_BYTES_MAX: u64 = 256 << 10;
 /// Named chat templates of a checkpoint.
 pub const TEMPLATES_MAX: usize = 64;
 /// End-of-sequence ids of a checkpoint.

@@ -7,24 +7,18 @@ use std::f64::consts::PI;
 
 use ucuz_formats::config::{RopeConfig, RopeScaling};
 use ucuz_tensor::backend::{RopeStyle, RopeTable};
-use ucuz_tensor::{Tensor, TensorResult};
+use ucuz_tensor::{TensorResult, numerics};
 
 /// Frequencies in radians a token: `[rotary_dim / 2]`.
 fn frequencies(config: &RopeConfig) -> Vec<f64> {
-    let pairs = config.rotary_dim / 2;
-    (0..pairs)
-        .map(|i| {
-            let base = libm::pow(config.theta, -2.0 * i as f64 / config.rotary_dim as f64);
-            match &config.scaling {
-                RopeScaling::None => base,
-                RopeScaling::Linear { factor } => base / factor,
-                RopeScaling::Factors(factors) => {
-                    base / f64::from(factors.get(i).copied().unwrap_or(1.0))
-                }
-                RopeScaling::Llama3 { .. } => llama3(base, &config.scaling),
-            }
-        })
-        .collect()
+    let plain = numerics::inverse_frequencies(config.theta, config.rotary_dim);
+    let scaled = |(i, base): (usize, f64)| match &config.scaling {
+        RopeScaling::None => base,
+        RopeScaling::Linear { factor } => base / factor,
+        RopeScaling::Factors(factors) => base / f64::from(factors.get(i).copied().unwrap_or(1.0)),
+        RopeScaling::Llama3 { .. } => llama3(base, &config.scaling),
+    };
+    plain.into_iter().enumerate().map(scaled).collect()
 }
 
 /// Llama 3: long wavelengths are divided by `factor`, short ones kept, a linear ramp in between.
@@ -55,18 +49,7 @@ fn llama3(frequency: f64, scaling: &RopeScaling) -> f64 {
 /// # Errors
 /// Out of memory.
 pub fn rope_table(config: &RopeConfig, context: usize) -> TensorResult<RopeTable> {
-    let frequencies = frequencies(config);
-    let mut cos = Tensor::zeroed(context, frequencies.len(), "the rotary table")?;
-    let mut sin = Tensor::zeroed(context, frequencies.len(), "the rotary table")?;
-    let (mut cos_view, mut sin_view) = (cos.view_mut(), sin.view_mut());
-    for position in 0..context {
-        let (cos_row, sin_row) = (cos_view.row_mut(position), sin_view.row_mut(position));
-        for ((c, s), frequency) in cos_row.iter_mut().zip(sin_row).zip(&frequencies) {
-            let angle = position as f64 * frequency;
-            *c = libm::cos(angle) as f32;
-            *s = libm::sin(angle) as f32;
-        }
-    }
+    let (cos, sin) = numerics::rope_table(&frequencies(config), context, 1.0)?;
     let style = if config.interleaved {
         RopeStyle::Interleaved
     } else {

@@ -124,7 +124,7 @@ async fn discard(body: &mut Body) {
 
 fn too_large(limits: &Limits) -> ApiError {
     let message = format!(
-        "the body is longer than {} bytes; send less, or start the server with a larger limit",
+        "the body is longer than {} bytes; send less, or split the request",
         limits.body_bytes
     );
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
