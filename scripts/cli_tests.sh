@@ -35,6 +35,9 @@ for model in "$smollm2" "$qwen" "$gemma"; do
   expect "inspect --json $(basename "$model")" 0 '"bits_per_weight"' "$ucuz" inspect "$model" --json
 done
 expect "doctor" 0 "linear Q4_1" "$ucuz" doctor
+"$ucuz" inspect "$gemma" --tensors 2> "$work/out" | head -1 > /dev/null
+if grep -q panicked "$work/out"; then echo "FAILED inspect into head"; exit 1; fi
+passed=$((passed + 1))
 expect "doctor --json" 0 '"arithmetic_version"' "$ucuz" doctor --json
 expect "help has examples" 0 "Examples:" "$ucuz" serve --help
 expect "no such model" 1 "smollm2" "$ucuz" inspect smollm3

@@ -10,11 +10,12 @@ use anyhow::Result;
 /// A reader that went away ([`is_closed`]), a full disk.
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        outcome => Ok(outcome?),
-    }
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Whether the reader of stdout went away, as `head` does: nothing is left to do, and nothing is wrong.
+pub fn is_closed(error: &anyhow::Error) -> bool {
+    let io = error.root_cause().downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
