@@ -250,8 +250,8 @@ pub const SIDE_FILES: &[FolderRow] = &[
     ),
     (
         "template huge",
-        |f| f.put("chat_template.jinja", vec![b'x'; (1 << 20) + 1]),
-        "at most 1048576 bytes",
+        |f| f.put("chat_template.jinja", vec![b'x'; (256 << 10) + 1]),
+        "at most 262144 bytes",
     ),
     (
         "generation list",

@@ -302,7 +302,7 @@ pub const VOCABULARY: &[Row] = &[
     ),
     (
         "template huge",
-        |f| f.text("tokenizer.chat_template", &"x".repeat((1 << 20) + 1)),
+        |f| f.text("tokenizer.chat_template", &"x".repeat((256 << 10) + 1)),
         "a template has at most",
     ),
 ];
