@@ -215,7 +215,10 @@ impl Shared {
         let mut seen = 0;
         while let Some(generation) = self.next_job(seen) {
             seen = generation;
-            debug_assert!(arch::float_modes_are_default());
+            assert!(
+                arch::float_modes_are_default(),
+                "a foreign library changed the rounding of this thread"
+            );
             // SAFETY: this worker has joined, so nobody writes `job` until it leaves.
             if let Some(job) = unsafe { *self.job.get() } {
                 self.claim(job, worker);

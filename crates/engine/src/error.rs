@@ -27,7 +27,7 @@ pub enum SubmitError {
     },
     /// The longest possible result does not fit the whole KV pool.
     #[error(
-        "the request may need {needs} KV blocks and the pool has {has}; raise --kv-memory or lower max_tokens"
+        "the request may need {needs} KV blocks of 32 tokens and the pool has {has}; raise --kv-memory or lower max_tokens"
     )]
     LargerThanPool {
         /// Blocks of the tightest group that the request may need at once.

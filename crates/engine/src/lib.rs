@@ -36,7 +36,7 @@ pub use engine::{Engine, Turn};
 pub use error::{FailureKind, SubmitError};
 pub use event::{Closed, Event, EventSink, FinishReason, TokenEvent, TokenScore, Usage};
 pub use handle::{CloseReason, Handle, Health, Life, RequestId};
-pub use memory::{MemoryTooSmall, plan_blocks, sequence_blocks};
+pub use memory::{MemoryTooSmall, longest_sequence, plan_blocks, sequence_blocks};
 pub use plan::{PlannedSequence, StepPlan};
 pub use request::{LOGPROBS_MAX, Request};
 pub use runner::Runner;

@@ -78,6 +78,21 @@ pub fn plan_blocks(
     Ok(blocks(low))
 }
 
+/// Tokens that one sequence can hold when it has all `blocks` to itself, at most `limits.context`.
+///
+/// A group that sees everything holds 32 tokens a block; `plan_blocks` gives a window group enough for any length.
+pub fn longest_sequence(spec: &CacheSpec, limits: &Limits, blocks: &[usize]) -> usize {
+    let full = spec
+        .groups
+        .iter()
+        .zip(blocks)
+        .filter(|(group, _)| group.window.is_none());
+    let tokens = full
+        .map(|(_, blocks)| blocks.saturating_mul(BLOCK_TOKENS))
+        .min();
+    tokens.map_or(limits.context, |tokens| tokens.min(limits.context))
+}
+
 /// [`CacheSpec::bytes`] that cannot overflow.
 fn bytes(spec: &CacheSpec, blocks: &[usize]) -> u128 {
     let sizes = spec.groups.iter().zip(blocks);

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ucuz_engine::{CloseReason, Event, FinishReason, Handle, RequestId, TokenEvent};
-use ucuz_text::{Detokenizer, StopMatcher, Tokenizer};
+use ucuz_engine::{CloseReason, Event, FinishReason, Handle, RequestId, TokenEvent, Usage};
+use ucuz_text::{Detokenizer, StopMatcher, StopStep, Tokenizer};
 
 use crate::output::{Delta, Finished, Output, TokenLogprob};
 
@@ -26,6 +26,9 @@ pub struct Generation {
     detokenizer: Detokenizer,
     stops: StopMatcher,
     stop_strings: Vec<String>,
+    prompt_tokens: u32,
+    /// Stop strings are not looked for in this many tokens.
+    min_tokens: u32,
     held: VecDeque<Held>,
     produced_bytes: usize,
     released_bytes: usize,
@@ -42,6 +45,8 @@ pub(crate) struct GenerationParts {
     pub detokenizer: Detokenizer,
     pub stops: StopMatcher,
     pub stop_strings: Vec<String>,
+    pub prompt_tokens: u32,
+    pub min_tokens: u32,
 }
 
 impl Generation {
@@ -53,6 +58,8 @@ impl Generation {
             detokenizer,
             stops,
             stop_strings,
+            prompt_tokens,
+            min_tokens,
         } = parts;
         Self {
             handle,
@@ -61,6 +68,8 @@ impl Generation {
             detokenizer,
             stops,
             stop_strings,
+            prompt_tokens,
+            min_tokens,
             held: VecDeque::new(),
             produced_bytes: 0,
             released_bytes: 0,
@@ -88,33 +97,45 @@ impl Generation {
                     .collect(),
             ),
             Event::Token(token) => self.token(&token),
-            Event::Done { reason, usage } => {
-                self.ended = true;
-                let delta = if self.stop.is_some() {
-                    Delta::default()
-                } else {
-                    self.finish()
+            Event::Done { reason, usage } => self.done(reason, usage),
+            // The answer was whole before whatever failed.
+            Event::Failed { .. } if self.stop.is_some() => {
+                let usage = Usage {
+                    prompt_tokens: self.prompt_tokens,
+                    completion_tokens: self.tokens_seen,
+                    ..Usage::default()
                 };
-                // A stop string that the last held characters complete ends the answer like any other.
-                let reason = if self.stop.is_some() {
-                    FinishReason::Stop
-                } else {
-                    reason
-                };
-                Output::Finished(
-                    delta,
-                    Finished {
-                        reason,
-                        stop: self.stop.take(),
-                        usage,
-                    },
-                )
+                self.done(FinishReason::Stop, usage)
             }
             Event::Failed { kind, text } => {
                 self.ended = true;
                 Output::Failed { kind, text }
             }
         }
+    }
+
+    fn done(&mut self, reason: FinishReason, mut usage: Usage) -> Output {
+        self.ended = true;
+        let mut delta = Delta::default();
+        if self.stop.is_none() {
+            delta = self.finish();
+        }
+        let stop = self.stop.take();
+        let reason = if stop.is_some() {
+            // The engine may have gone on before it heard of the stop string.
+            usage.completion_tokens = usage.completion_tokens.min(self.tokens_seen);
+            FinishReason::Stop
+        } else {
+            reason
+        };
+        Output::Finished(
+            delta,
+            Finished {
+                reason,
+                stop,
+                usage,
+            },
+        )
     }
 
     fn token(&mut self, token: &TokenEvent) -> Output {
@@ -133,7 +154,14 @@ impl Generation {
         });
         let text = self.detokenizer.push(token.id);
         self.produced_bytes += text.len();
-        let step = self.stops.push(&text);
+        let step = if self.tokens_seen <= self.min_tokens {
+            StopStep {
+                text,
+                stopped: None,
+            }
+        } else {
+            self.stops.push(&text)
+        };
         if let Some(stop) = step.stopped {
             self.stop = self.stop_strings.get(stop).cloned();
             self.handle.close(

@@ -8,6 +8,7 @@
 mod error;
 mod generation;
 mod info;
+mod llm;
 mod load;
 mod output;
 mod prepare;
@@ -18,7 +19,8 @@ mod tokenizer;
 pub use error::{LlmError, LlmResult};
 pub use generation::Generation;
 pub use info::ModelInfo;
-pub use load::{Llm, LlmOptions, LlmParts};
+pub use llm::{Llm, LlmParts};
+pub use load::LlmOptions;
 pub use output::{Delta, Finished, Output, TokenLogprob};
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};

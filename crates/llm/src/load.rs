@@ -1,32 +1,23 @@
 //! Loading a model and starting its engine.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
-use ucuz_engine::{Engine, EngineConfig, EventSink, Handle, Health, Request, Stats, SystemClock};
+use ucuz_engine::{Engine, EngineConfig, SystemClock};
 use ucuz_formats::Checkpoint;
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{Model, ModelRunner, RunnerOptions, Workspace, cache_spec};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::{Activations, Backend, CacheSpec, KvDtype};
-use ucuz_text::{
-    ChatTemplate, DecodeOptions, Detokenizer, LeadingSpace, RenderOptions, Special, SpecialText,
-    StopMatcher, TemplateTokens, Tokenizer, encode_chat,
-};
+use ucuz_text::{ChatTemplate, TemplateTokens, Tokenizer};
 
-use crate::generation::{Generation, GenerationParts};
 use crate::info::ModelInfo;
-use crate::prepare::{Prepared, Rules, resolve};
-use crate::request::{GenerateRequest, Input};
+use crate::llm::{Llm, LlmParts};
 use crate::tokenizer::tokenizer;
 use crate::{LlmError, LlmResult};
 
 /// Most logit rows computed at once: enough for a decode batch, little memory for a large vocabulary.
 const LOGIT_ROWS: usize = 32;
-
-/// Most bytes of a rendered chat prompt, per token of context; longer text cannot fit anyway.
-const PROMPT_BYTES_PER_TOKEN: usize = 64;
 
 /// How a model is loaded.
 #[derive(Debug, Clone)]
@@ -49,27 +40,6 @@ pub struct LlmOptions {
     pub available_memory_bytes: u64,
     /// Requests that may wait.
     pub max_waiting: usize,
-}
-
-/// A loaded model with its engine.
-pub struct Llm {
-    tokenizer: Arc<Tokenizer>,
-    template: Option<ChatTemplate>,
-    handle: Handle,
-    info: ModelInfo,
-    end_ids: Vec<u32>,
-}
-
-/// What an [`Llm`] is made of, for callers with an engine of their own (tests, simulations).
-pub struct LlmParts {
-    /// Ids and text.
-    pub tokenizer: Arc<Tokenizer>,
-    /// The chat template, if there is one.
-    pub template: Option<ChatTemplate>,
-    /// The engine.
-    pub handle: Handle,
-    /// Facts.
-    pub info: ModelInfo,
 }
 
 /// A model in memory, ready for an engine.
@@ -140,176 +110,6 @@ impl Llm {
             info,
         }))
     }
-
-    /// Puts a facade over an engine that runs already.
-    pub fn from_parts(parts: LlmParts) -> Self {
-        let LlmParts {
-            tokenizer,
-            template,
-            handle,
-            info,
-        } = parts;
-        let mut end_ids = tokenizer.eog_ids().to_vec();
-        end_ids.extend(
-            info.defaults
-                .eos_ids
-                .iter()
-                .filter(|id| (**id as usize) < info.vocab),
-        );
-        end_ids.sort_unstable();
-        end_ids.dedup();
-        Self {
-            tokenizer,
-            template,
-            handle,
-            info,
-            end_ids,
-        }
-    }
-
-    /// Facts of the model.
-    pub fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    /// State of the engine thread.
-    pub fn health(&self) -> Health {
-        self.handle.health()
-    }
-
-    /// Numbers of the engine at the end of its last step.
-    pub fn stats(&self) -> Stats {
-        self.handle.stats()
-    }
-
-    /// Refuses new requests and lets the others finish.
-    pub fn drain(&self) {
-        self.handle.drain();
-    }
-
-    /// Refuses new requests and cancels the others.
-    pub fn shutdown(&self) {
-        self.handle.shutdown();
-    }
-
-    /// Waits until the engine thread has ended.
-    pub fn join(&self) {
-        self.handle.join();
-    }
-
-    /// Encodes a request's prompt, resolves its defaults and checks every rule.
-    ///
-    /// `entropy` seeds the noise when the request has no seed; `now` is what a template's clock shows.
-    ///
-    /// # Errors
-    /// [`LlmError::Invalid`] and [`LlmError::ContextLength`] with the rule, the value and the way out.
-    pub fn prepare(
-        &self,
-        request: &GenerateRequest,
-        entropy: u64,
-        now: SystemTime,
-    ) -> LlmResult<Prepared> {
-        let prompt = match &request.input {
-            Input::Tokens(ids) => ids.clone(),
-            Input::Text(text) => self.tokenizer.encode_prompt(text, Special::Parse)?,
-            Input::Chat(messages) => {
-                let template = self.template.as_ref().ok_or_else(|| {
-                    let message =
-                        "this model has no chat template; use /v1/completions with a plain prompt";
-                    LlmError::invalid("messages", message)
-                })?;
-                let now = now.duration_since(SystemTime::UNIX_EPOCH).ok();
-                let options = RenderOptions {
-                    now_unix_s: now.and_then(|d| i64::try_from(d.as_secs()).ok()),
-                    ..RenderOptions::new(self.info.context.saturating_mul(PROMPT_BYTES_PER_TOKEN))
-                };
-                encode_chat(&self.tokenizer, &template.render(messages, &options)?)?
-            }
-        };
-        let rules = Rules {
-            vocab: self.info.vocab,
-            context: self.info.context,
-            defaults: &self.info.defaults,
-            end_ids: &self.end_ids,
-        };
-        resolve(request, prompt, &rules, entropy)
-    }
-
-    /// Starts sample `sample` of a prepared request; its events go to `sink`, which feeds the [`Generation`].
-    ///
-    /// # Errors
-    /// [`LlmError::Full`] when too many wait, [`LlmError::Unavailable`] when the engine drains or died.
-    pub fn start(
-        &self,
-        prepared: &Prepared,
-        sample: u32,
-        sink: Box<dyn EventSink>,
-    ) -> LlmResult<Generation> {
-        let stops = StopMatcher::new(&prepared.stop)?;
-        let options = DecodeOptions {
-            special: if prepared.skip_special_tokens {
-                SpecialText::Hide
-            } else {
-                SpecialText::Show
-            },
-            leading_space: if prepared.is_chat {
-                LeadingSpace::Strip
-            } else {
-                LeadingSpace::Keep
-            },
-        };
-        let request = Request {
-            prompt: prepared.prompt.to_vec(),
-            params: prepared.params.clone(),
-            sample,
-            max_tokens: prepared.max_tokens,
-            min_tokens: prepared.min_tokens,
-            stop_ids: prepared.stop_ids.clone(),
-            logprobs: prepared.logprobs,
-            prompt_logprobs: prepared.prompt_logprobs,
-        };
-        let id = self.handle.submit(request, sink)?;
-        Ok(Generation::new(GenerationParts {
-            handle: self.handle.clone(),
-            id,
-            tokenizer: Arc::clone(&self.tokenizer),
-            detokenizer: Detokenizer::new(Arc::clone(&self.tokenizer), options),
-            stops,
-            stop_strings: prepared.stop.clone(),
-        }))
-    }
-
-    /// Token ids of a text, special tokens parsed, nothing added.
-    ///
-    /// # Errors
-    /// A text over the tokenizer's limit.
-    pub fn tokenize(&self, text: &str) -> LlmResult<Vec<u32>> {
-        Ok(self.tokenizer.encode(text, Special::Parse)?)
-    }
-
-    /// Text of token ids, special tokens shown.
-    ///
-    /// # Errors
-    /// An id outside of the vocabulary.
-    pub fn detokenize(&self, ids: &[u32]) -> LlmResult<String> {
-        if let Some(id) = ids.iter().find(|id| **id as usize >= self.info.vocab) {
-            let message = format!(
-                "token id {id} is outside of the vocabulary, which ends at {}",
-                self.info.vocab - 1
-            );
-            return Err(LlmError::invalid("tokens", message));
-        }
-        let options = DecodeOptions {
-            special: SpecialText::Show,
-            leading_space: LeadingSpace::Keep,
-        };
-        Ok(self.tokenizer.decode(ids, options))
-    }
-
-    /// Bytes of one token; empty for ids without text.
-    pub fn token_bytes(&self, id: u32) -> &[u8] {
-        self.tokenizer.token_bytes(id).unwrap_or_default()
-    }
 }
 
 fn text_side(checkpoint: &Checkpoint) -> LlmResult<(Arc<Tokenizer>, Option<ChatTemplate>)> {
@@ -341,7 +141,7 @@ fn load_model(
         progress: Box::new(progress),
     };
     let model = ucuz_models::load(checkpoint, load)?;
-    let limits = Limits {
+    let mut limits = Limits {
         step_rows: options.step_rows,
         sequences: options.max_sequences,
         logit_rows: LOGIT_ROWS.min(options.step_rows),
@@ -352,6 +152,7 @@ fn load_model(
     let kv_memory = kv_memory(options, model.as_ref(), backend, &limits);
     let blocks = ucuz_engine::plan_blocks(&cache, &limits, kv_memory)
         .map_err(|error| LlmError::invalid("kv-memory", error.to_string()))?;
+    limits.context = served_context(options, &limits, &cache, &blocks)?;
     let (weight_bytes, kv_pool_bytes) = (model.weight_bytes(), cache.bytes(&blocks));
     let runner = ModelRunner::new(backend, model, RunnerOptions { limits, blocks })?;
     Ok(Loaded {
@@ -361,6 +162,26 @@ fn load_model(
         limits,
         kv_pool_bytes,
     })
+}
+
+/// A request that fits the context must fit the pool: a context that was asked for is refused when it does not, the
+/// model's own is cut to what does.
+fn served_context(
+    options: &LlmOptions,
+    limits: &Limits,
+    cache: &CacheSpec,
+    blocks: &[usize],
+) -> LlmResult<usize> {
+    let holds = ucuz_engine::longest_sequence(cache, limits, blocks);
+    match options.context {
+        Some(context) if context > holds => Err(LlmError::invalid(
+            "kv-memory",
+            format!(
+                "the KV memory holds {holds} tokens, the context asked for has {context}; raise --kv-memory or lower --context"
+            ),
+        )),
+        _ => Ok(holds),
+    }
 }
 
 /// Tokens of one request: the option within what the model was trained for.

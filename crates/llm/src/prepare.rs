@@ -139,11 +139,10 @@ fn max_tokens(request: &GenerateRequest, prompt: usize, context: usize) -> LlmRe
         let message = match request.max_tokens {
             Some(max) => format!(
                 "prompt has {prompt} tokens and max_tokens is {max}, together over the context of {context} tokens; \
-                 shorten the prompt, lower max_tokens, or start the server with a larger --context"
+                 shorten the prompt, lower max_tokens, or load the model with a larger --context or --kv-memory"
             ),
             None => format!(
-                "prompt has {prompt} tokens, the context holds {context} with the answer; shorten the prompt or start \
-                 the server with a larger --context"
+                "prompt has {prompt} tokens, the context holds {context} with the answer; shorten the prompt, or load the model with a larger --context or --kv-memory"
             ),
         };
         return Err(LlmError::ContextLength { message });

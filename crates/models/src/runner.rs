@@ -93,11 +93,18 @@ impl ModelRunner {
             ));
         }
         let mut tickets = Vec::with_capacity(rows.len().div_ceil(self.limits.logit_rows));
-        self.forward(batch, &mut |step, range| {
+        let outcome = self.forward(batch, &mut |step, range| {
             let logits = step.workspace.logits.rows(0..range.len());
             tickets.push(step.queue.sample(logits, &rows[range])?);
             Ok(())
-        })?;
+        });
+        if let Err(error) = outcome {
+            // Nobody will ask for the slices that went well; the queue must not keep them.
+            for ticket in tickets {
+                let _ = self.queue.wait(ticket);
+            }
+            return Err(error);
+        }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.in_flight.push_back((ticket, tickets));

@@ -102,11 +102,6 @@ impl StopMatcher {
         self.num_pushed
     }
 
-    /// Whether a stop string ended the answer.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
     /// Moves every automaton by a byte; the longest stop string that is complete now.
     fn advance(&mut self, byte: u8) -> Option<(usize, usize)> {
         let mut best: Option<(usize, usize)> = None;

@@ -246,6 +246,10 @@ fn pack_codes<'a>(
     planes: usize,
 ) -> Blocks<'a> {
     let cols = x.num_cols();
+    assert!(
+        cols.is_multiple_of(GROUP),
+        "coded weights have whole groups"
+    );
     let groups = cols / GROUP * planes;
     let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
     let codes = &mut scratch.cast_mut::<I8Group>()[..blocks * groups];
@@ -360,7 +364,7 @@ impl Job<'_> {
                 let levels: Levels = levels.map(f32::from);
                 (self.kernels.linear_codebook)(tile, &call, &levels);
             }
-            (PanelKind::Coded(_), _) => {}
+            (PanelKind::Coded(_), _) => unreachable!("integer codes meet packed codes"),
             (PanelKind::Bf16, _) => (self.kernels.linear_bf16)(tile, &call),
             (PanelKind::F16, _) => (self.kernels.linear_f16)(tile, &call),
             (PanelKind::F32, _) => (self.kernels.linear_f32)(tile, &call),

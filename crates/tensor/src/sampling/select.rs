@@ -22,8 +22,9 @@ const TWO_23: f32 = 8_388_608.0;
 
 /// Order of likelihood: larger logit first, then lower id.
 pub(super) fn likelier(values: &[f32], a: u32, b: u32) -> Ordering {
-    values[b as usize]
-        .total_cmp(&values[a as usize])
+    // Adding zero makes both zeros one, so that this order and `==` agree.
+    (values[b as usize] + 0.0)
+        .total_cmp(&(values[a as usize] + 0.0))
         .then(a.cmp(&b))
 }
 

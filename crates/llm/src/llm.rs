@@ -1,0 +1,234 @@
+//! The facade: what can be asked of a loaded model.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ucuz_engine::{EventSink, Handle, Health, Request, Stats};
+use ucuz_text::{
+    ChatTemplate, DecodeOptions, Detokenizer, LeadingSpace, RenderOptions, Special, SpecialText,
+    StopMatcher, TextError, Tokenizer, encode_chat,
+};
+
+use crate::generation::{Generation, GenerationParts};
+use crate::info::ModelInfo;
+use crate::prepare::{Prepared, Rules, resolve};
+use crate::request::{GenerateRequest, Input};
+use crate::{LlmError, LlmResult};
+
+/// Most bytes of a rendered chat prompt, per token of context; longer text cannot fit anyway.
+const PROMPT_BYTES_PER_TOKEN: usize = 64;
+
+/// A loaded model with its engine.
+pub struct Llm {
+    tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+    handle: Handle,
+    info: ModelInfo,
+    end_ids: Vec<u32>,
+}
+
+/// What an [`Llm`] is made of, for callers with an engine of their own (tests, simulations).
+pub struct LlmParts {
+    /// Ids and text.
+    pub tokenizer: Arc<Tokenizer>,
+    /// The chat template, if there is one.
+    pub template: Option<ChatTemplate>,
+    /// The engine.
+    pub handle: Handle,
+    /// Facts.
+    pub info: ModelInfo,
+}
+
+impl Llm {
+    /// Puts a facade over an engine that runs already.
+    pub fn from_parts(parts: LlmParts) -> Self {
+        let LlmParts {
+            tokenizer,
+            template,
+            handle,
+            info,
+        } = parts;
+        let mut end_ids = tokenizer.eog_ids().to_vec();
+        end_ids.extend(
+            info.defaults
+                .eos_ids
+                .iter()
+                .filter(|id| (**id as usize) < info.vocab),
+        );
+        end_ids.sort_unstable();
+        end_ids.dedup();
+        Self {
+            tokenizer,
+            template,
+            handle,
+            info,
+            end_ids,
+        }
+    }
+
+    /// Facts of the model.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// State of the engine thread.
+    pub fn health(&self) -> Health {
+        self.handle.health()
+    }
+
+    /// Numbers of the engine at the end of its last step.
+    pub fn stats(&self) -> Stats {
+        self.handle.stats()
+    }
+
+    /// Refuses new requests and lets the others finish.
+    pub fn drain(&self) {
+        self.handle.drain();
+    }
+
+    /// Refuses new requests and cancels the others.
+    pub fn shutdown(&self) {
+        self.handle.shutdown();
+    }
+
+    /// Waits until the engine thread has ended.
+    pub fn join(&self) {
+        self.handle.join();
+    }
+
+    /// Encodes a request's prompt, resolves its defaults and checks every rule.
+    ///
+    /// `entropy` seeds the noise when the request has no seed; `now` is what a template's clock shows.
+    ///
+    /// # Errors
+    /// [`LlmError::Invalid`] and [`LlmError::ContextLength`] with the rule, the value and the way out.
+    pub fn prepare(
+        &self,
+        request: &GenerateRequest,
+        entropy: u64,
+        now: SystemTime,
+    ) -> LlmResult<Prepared> {
+        let prompt = match &request.input {
+            Input::Tokens(ids) => ids.clone(),
+            Input::Text(text) => self.tokenizer.encode_prompt(text, Special::Parse)?,
+            Input::Chat(messages) => {
+                let template = self.template.as_ref().ok_or_else(|| {
+                    let message =
+                        "this model has no chat template; use /v1/completions with a plain prompt";
+                    LlmError::invalid("messages", message)
+                })?;
+                let now = now.duration_since(SystemTime::UNIX_EPOCH).ok();
+                let options = RenderOptions {
+                    now_unix_s: now.and_then(|d| i64::try_from(d.as_secs()).ok()),
+                    ..RenderOptions::new(self.prompt_bytes_max())
+                };
+                let rendered = template.render(messages, &options);
+                encode_chat(&self.tokenizer, &rendered.map_err(|e| self.too_long(e))?)?
+            }
+        };
+        let rules = Rules {
+            vocab: self.info.vocab,
+            context: self.info.context,
+            defaults: &self.info.defaults,
+            end_ids: &self.end_ids,
+        };
+        resolve(request, prompt, &rules, entropy)
+    }
+
+    /// A prompt whose text alone cannot fit is over the context, whatever it was that counted it.
+    fn too_long(&self, error: TextError) -> LlmError {
+        match error {
+            TextError::TooLarge { found, limit, .. } if limit == self.prompt_bytes_max() => {
+                let message = format!(
+                    "prompt has {found} bytes of text, at least {} tokens, over the context of {} tokens; shorten the prompt",
+                    found / PROMPT_BYTES_PER_TOKEN,
+                    self.info.context
+                );
+                LlmError::ContextLength { message }
+            }
+            error => LlmError::Text(error),
+        }
+    }
+
+    fn prompt_bytes_max(&self) -> usize {
+        self.info.context.saturating_mul(PROMPT_BYTES_PER_TOKEN)
+    }
+
+    /// Starts sample `sample` of a prepared request; its events go to `sink`, which feeds the [`Generation`].
+    ///
+    /// # Errors
+    /// [`LlmError::Full`] when too many wait, [`LlmError::Unavailable`] when the engine drains or died.
+    pub fn start(
+        &self,
+        prepared: &Prepared,
+        sample: u32,
+        sink: Box<dyn EventSink>,
+    ) -> LlmResult<Generation> {
+        let stops = StopMatcher::new(&prepared.stop)?;
+        let options = DecodeOptions {
+            special: if prepared.skip_special_tokens {
+                SpecialText::Hide
+            } else {
+                SpecialText::Show
+            },
+            leading_space: if prepared.is_chat {
+                LeadingSpace::Strip
+            } else {
+                LeadingSpace::Keep
+            },
+        };
+        let request = Request {
+            prompt: prepared.prompt.to_vec(),
+            params: prepared.params.clone(),
+            sample,
+            max_tokens: prepared.max_tokens,
+            min_tokens: prepared.min_tokens,
+            stop_ids: prepared.stop_ids.clone(),
+            logprobs: prepared.logprobs,
+            prompt_logprobs: prepared.prompt_logprobs,
+        };
+        let id = self.handle.submit(request, sink)?;
+        Ok(Generation::new(GenerationParts {
+            handle: self.handle.clone(),
+            id,
+            tokenizer: Arc::clone(&self.tokenizer),
+            detokenizer: Detokenizer::new(Arc::clone(&self.tokenizer), options),
+            stops,
+            stop_strings: prepared.stop.clone(),
+            prompt_tokens: u32::try_from(prepared.prompt.len()).unwrap_or(u32::MAX),
+            min_tokens: prepared.min_tokens,
+        }))
+    }
+
+    /// Token ids of a text, special tokens parsed, nothing added.
+    ///
+    /// # Errors
+    /// A text over the tokenizer's limit.
+    pub fn tokenize(&self, text: &str) -> LlmResult<Vec<u32>> {
+        Ok(self.tokenizer.encode(text, Special::Parse)?)
+    }
+
+    /// Text of token ids, special tokens shown.
+    ///
+    /// # Errors
+    /// An id outside of the vocabulary.
+    pub fn detokenize(&self, ids: &[u32]) -> LlmResult<String> {
+        if let Some(id) = ids.iter().find(|id| **id as usize >= self.info.vocab) {
+            let message = format!(
+                "token id {id} is outside of the vocabulary, which ends at {}",
+                self.info.vocab - 1
+            );
+            return Err(LlmError::invalid("tokens", message));
+        }
+        let options = DecodeOptions {
+            special: SpecialText::Show,
+            leading_space: LeadingSpace::Keep,
+        };
+        Ok(self.tokenizer.decode(ids, options))
+    }
+
+    /// Bytes of one token; empty for ids without text.
+    pub fn token_bytes(&self, id: u32) -> &[u8] {
+        self.tokenizer.token_bytes(id).unwrap_or_default()
+    }
+}
