@@ -36,9 +36,9 @@ pub enum ActivationsName {
     Int8Pair,
 }
 
-/// How to run a model.
+/// Which kernels, how much memory, where models lie: what every command that runs a model takes.
 #[derive(Debug, Clone, clap::Args)]
-pub struct EngineArgs {
+pub struct ModelArgs {
     /// Where to run
     #[arg(long, value_enum, default_value = "cpu")]
     pub backend: BackendName,
@@ -52,9 +52,9 @@ pub struct EngineArgs {
     #[arg(long)]
     pub pin: bool,
     /// Tokens that one request may hold, prompt and answer [default: what the model was trained for]
-    #[arg(long, value_name = "TOKENS")]
-    pub context: Option<usize>,
-    /// Memory for keys and values, e.g. 448MiB [default: the smaller of max sequences x context and half of what is free]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..))]
+    pub context: Option<u32>,
+    /// Memory for keys and values, e.g. 448MiB [default: the context of every request at once, but at most half of what is free]
     #[arg(long, value_name = "SIZE")]
     pub kv_memory: Option<ByteSize>,
     /// Precision of keys and values
@@ -63,17 +63,57 @@ pub struct EngineArgs {
     /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
     #[arg(long, value_enum, default_value = "int8x2")]
     pub activations: ActivationsName,
-    /// Requests that run at once
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub max_sequences: u16,
     /// Tokens computed in one step
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: u16,
+    #[command(flatten)]
+    pub store: store::Options,
+}
+
+/// How many requests share the engine.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct BatchArgs {
+    /// Requests that run at once
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub max_sequences: u16,
     /// Requests that may wait
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub max_waiting: u32,
+}
+
+impl BatchArgs {
+    /// One request at a time, for a person at a terminal; the next may wait for one that is being stopped.
+    pub const ALONE: Self = Self {
+        max_sequences: 1,
+        max_waiting: 1,
+    };
+}
+
+/// How to run a model for many requests.
+#[derive(Debug, Clone, clap::Args)]
+pub struct EngineArgs {
     #[command(flatten)]
-    pub store: store::Options,
+    model: ModelArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
+}
+
+impl EngineArgs {
+    /// As [`ModelArgs::resolve`].
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn resolve(&self, model: Option<&str>) -> Result<Resolved> {
+        self.model.resolve(model)
+    }
+
+    /// As [`ModelArgs::load`].
+    ///
+    /// # Errors
+    /// A damaged or unsupported file, memory, a tier that is not there.
+    pub fn load(&self, path: &Path, name: &str) -> Result<Llm> {
+        self.model.load(path, name, self.batch)
+    }
 }
 
 /// A tier by name, for clap.
@@ -84,7 +124,7 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
     text.parse::<Tier>().map_err(|error| error.to_string())
 }
 
-impl EngineArgs {
+impl ModelArgs {
     /// Finds or brings the model.
     ///
     /// # Errors
@@ -100,7 +140,7 @@ impl EngineArgs {
     ///
     /// # Errors
     /// A damaged or unsupported file, memory, a tier that is not there.
-    pub fn load(&self, path: &Path, name: &str) -> Result<Llm> {
+    pub fn load(&self, path: &Path, name: &str, batch: BatchArgs) -> Result<Llm> {
         let checkpoint =
             Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let backend = backends::open(BackendOptions {
@@ -121,12 +161,12 @@ impl EngineArgs {
                 ActivationsName::Int8 => Activations::Int8,
                 ActivationsName::Int8Pair => Activations::Int8Pair,
             },
-            context: self.context,
-            max_sequences: usize::from(self.max_sequences),
+            context: self.context.map(|tokens| tokens as usize),
+            max_sequences: usize::from(batch.max_sequences),
             step_rows: usize::from(self.max_step_tokens),
             kv_memory_bytes: self.kv_memory.map(|size| size.0),
             available_memory_bytes: detect::available_memory_bytes().unwrap_or(2 << 30),
-            max_waiting: self.max_waiting as usize,
+            max_waiting: batch.max_waiting as usize,
         };
         let mut progress = progress::on_stderr();
         progress.begin(&format!("loading {name}"), Some(checkpoint.file_bytes()));

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ucuz_tensor::backend::{BackendInfo, Exactness, KernelChoice, Limits};
-use ucuz_tensor::format::{Coding, FORMATS, FormatInfo};
+use ucuz_tensor::format::{Arithmetic, Coding, FORMATS, FormatInfo};
 use ucuz_tensor::layout::PanelLayout;
 use ucuz_tensor::{Backend, CacheSpec, KvPool, Queue, TensorError, TensorResult};
 
@@ -81,26 +81,64 @@ impl CpuBackend {
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
+}
 
-    /// Why the tiers above the one in use are not; empty when it is the fastest.
-    fn why_not_faster(&self) -> String {
-        let features = CpuFeatures::detect();
-        let faster = Tier::ALL.into_iter().filter(|tier| *tier > self.tier());
-        let reasons = faster.map(|tier| match features.missing(tier) {
-            Some(missing) => format!("{tier}: {missing}"),
-            None => format!("{tier}: not asked for"),
-        });
-        reasons.collect::<Vec<_>>().join("; ")
+/// What an operation computes with, as far as it decides which instructions could serve it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operands {
+    /// int8 codes.
+    Int8,
+    /// bf16 numbers.
+    Bf16,
+    /// f32 numbers: nothing is faster than the widest vectors.
+    Float32,
+}
+
+impl Operands {
+    const fn of(arithmetic: Arithmetic) -> Self {
+        match arithmetic {
+            Arithmetic::I8 | Arithmetic::I8Pair => Self::Int8,
+            Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Bf16,
+            Arithmetic::F32 => Self::Float32,
+        }
     }
 }
 
+/// Why nothing faster than `tier` serves these operands on a processor with these features; empty when nothing could be.
+fn why_not_faster(tier: Tier, operands: Operands, features: &CpuFeatures) -> String {
+    let faster = Tier::ALL.into_iter().filter(|other| *other > tier);
+    let mut reasons: Vec<String> = faster
+        .map(|other| match features.missing(other) {
+            Some(missing) => format!("{other}: {missing}"),
+            None => format!("{other}: not asked for"),
+        })
+        .collect();
+    if operands == Operands::Bf16 && tier == Tier::Avx512 && features.has("avx512bf16") {
+        reasons.push("vdpbf16ps: another order of sums, not exact across tiers".to_owned());
+    }
+    let tiles = match operands {
+        Operands::Int8 => Some("amx-int8"),
+        Operands::Bf16 => Some("amx-bf16"),
+        Operands::Float32 => None,
+    };
+    reasons.extend(tiles.map(|name| {
+        let state = if features.has(name) {
+            "this processor has it"
+        } else {
+            "this processor lacks it"
+        };
+        format!("{name}: {state}, no kernels yet")
+    }));
+    reasons.join("; ")
+}
+
 /// Operations that have one kernel a tier, whatever the format.
-const OPERATIONS: [&str; 5] = [
-    "rms_norm",
-    "qk_norm_rope",
-    "attention bf16",
-    "silu_mul",
-    "gelu_mul",
+const OPERATIONS: [(&str, Operands); 5] = [
+    ("rms_norm", Operands::Float32),
+    ("qk_norm_rope", Operands::Float32),
+    ("attention bf16", Operands::Bf16),
+    ("silu_mul", Operands::Float32),
+    ("gelu_mul", Operands::Float32),
 ];
 
 /// Which instructions serve products with this format.
@@ -118,21 +156,22 @@ fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
 
 impl Backend for CpuBackend {
     fn describe(&self) -> BackendInfo {
-        let (tier, why) = (self.tier(), self.why_not_faster());
-        let choice = |operation: String, kernel: &str| KernelChoice {
+        let (tier, features) = (self.tier(), CpuFeatures::detect());
+        let choice = |operation: String, kernel: &str, operands: Operands| KernelChoice {
             operation,
             kernel: kernel.to_owned(),
-            why: why.clone(),
+            why: why_not_faster(tier, operands, &features),
         };
         let linear = FORMATS.iter().map(|format| {
             choice(
                 format!("linear {}", format.name),
                 linear_kernel(tier, format),
+                Operands::of(format.arithmetic),
             )
         });
         let others = OPERATIONS
             .iter()
-            .map(|name| choice((*name).to_owned(), tier.name()));
+            .map(|(name, operands)| choice((*name).to_owned(), tier.name(), *operands));
         BackendInfo {
             name: NAME,
             device: format!("{tier} on {}", detect::cpu_model()),
@@ -184,5 +223,67 @@ impl Backend for CpuBackend {
             self.kernels,
             limits,
         )?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AVX2: [&str; 3] = ["avx2", "fma", "f16c"];
+    const AVX512: [&str; 6] = [
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512dq",
+        "avx512vbmi",
+        "avx512vnni",
+    ];
+
+    fn check(tier: Tier, operands: Operands, features: &[&'static str], expected: &str) {
+        let features = CpuFeatures::from_names(features);
+        let why = why_not_faster(tier, operands, &features);
+        assert_eq!(why, expected, "{tier} {operands:?}");
+    }
+
+    #[test]
+    fn every_faster_way_has_its_reason() {
+        let most: Vec<&str> = AVX2.into_iter().chain(AVX512).collect();
+        let all: Vec<&str> = [&most[..], &["avx512bf16", "amx-bf16", "amx-int8"]].concat();
+        check(Tier::Avx512, Operands::Float32, &all, "");
+        let lacks = "amx-int8: this processor lacks it, no kernels yet";
+        check(Tier::Avx512, Operands::Int8, &most, lacks);
+        let has = "amx-int8: this processor has it, no kernels yet";
+        check(Tier::Avx512, Operands::Int8, &all, has);
+        check(
+            Tier::Avx512,
+            Operands::Bf16,
+            &all,
+            "vdpbf16ps: another order of sums, not exact across tiers; amx-bf16: this processor has it, no kernels yet",
+        );
+        check(
+            Tier::Avx2,
+            Operands::Float32,
+            &most,
+            "avx512: not asked for",
+        );
+        check(
+            Tier::Generic,
+            Operands::Float32,
+            &["fma", "f16c"],
+            "avx2: this processor lacks avx2; avx512: this processor lacks avx2, avx512f, avx512bw, avx512vl, avx512dq, \
+             avx512vbmi, avx512vnni",
+        );
+    }
+
+    #[test]
+    fn the_description_names_every_format_once() {
+        let backend = CpuBackend::new(CpuOptions::quiet(Tier::Generic, 1)).expect("generic runs everywhere");
+        let info = backend.describe();
+        for format in FORMATS {
+            let name = format!("linear {}", format.name);
+            let rows = info.kernels.iter().filter(|k| k.operation == name);
+            assert_eq!(rows.count(), 1, "{name}");
+        }
     }
 }

@@ -57,7 +57,8 @@ impl FromStr for Tier {
     }
 }
 
-/// The instruction sets that tiers ask for, by name, and whether this processor (and system) has them.
+/// The instruction sets that matter to kernels, by name, and whether this processor (and system) has them. AMX is as the
+/// processor says; no tier uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuFeatures {
     present: Vec<(&'static str, bool)>,
@@ -91,10 +92,21 @@ impl CpuFeatures {
             ("avx512vbmi", std::is_x86_feature_detected!("avx512vbmi")),
             ("avx512vnni", std::is_x86_feature_detected!("avx512vnni")),
             ("avx512bf16", std::is_x86_feature_detected!("avx512bf16")),
+            ("amx-tile", has_leaf_7_edx_bit(24)),
+            ("amx-bf16", has_leaf_7_edx_bit(22)),
+            ("amx-int8", has_leaf_7_edx_bit(25)),
         ];
         #[cfg(not(target_arch = "x86_64"))]
         let present = Vec::new();
         Self { present }
+    }
+
+    /// A processor with exactly these sets.
+    #[cfg(test)]
+    pub(crate) fn from_names(names: &[&'static str]) -> Self {
+        Self {
+            present: names.iter().map(|name| (*name, true)).collect(),
+        }
     }
 
     /// Whether a set is there; unknown names are not.
@@ -141,6 +153,15 @@ impl CpuFeatures {
     pub fn best_tier(&self) -> Tier {
         self.tiers().pop().unwrap_or(Tier::Generic)
     }
+}
+
+/// A feature bit of CPUID leaf 7, subleaf 0, register EDX: where AMX stands, which `is_x86_feature_detected` does not know.
+/// Source: Intel SDM volume 2, CPUID.
+#[cfg(target_arch = "x86_64")]
+fn has_leaf_7_edx_bit(bit: u32) -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    // Beyond the last leaf a processor answers with some other leaf's bits.
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx >> bit & 1 == 1
 }
 
 /// Marketing name of the processor, or its architecture.
