@@ -27,7 +27,7 @@ done
 echo "building ${#targets[@]} fuzz targets in $folder"
 # The target triple keeps the flags away from build scripts and procedural macros.
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/fuzz/target} RUSTFLAGS="${flags[*]}" \
-  cargo build --quiet --release --locked --target "$host" --manifest-path fuzz/Cargo.toml "${bins[@]}"
+  cargo build --quiet --release --target "$host" --manifest-path fuzz/Cargo.toml "${bins[@]}"
 
 work=$(mktemp -d -p "$([[ -w /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")")
 trap 'rm -rf "$work"' EXIT
