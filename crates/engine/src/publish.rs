@@ -38,6 +38,20 @@ impl Engine {
         (published.stats, published.is_busy, published.turn_at) = (stats, is_busy, turn_at);
     }
 
+    /// Makes a step readable before it is launched: it may take long, and before the first one the
+    /// engine's last turn lies as far back as its last request.
+    pub(crate) fn publish_launch(&self, rows: usize) {
+        let rows_in_flight = self.rows_in_flight() + rows;
+        let now = self.shared.clock.now();
+        let mut published = lock(&self.shared.published);
+        published.stats.rows_in_flight = rows_in_flight;
+        (published.is_busy, published.turn_at) = (true, now);
+    }
+
+    fn rows_in_flight(&self) -> usize {
+        self.in_flight.iter().map(|(plan, _)| plan.rows()).sum()
+    }
+
     fn stats(&self) -> Stats {
         let (scheduler, sequences) = (&self.scheduler, &self.sequences);
         let groups = scheduler
@@ -52,6 +66,7 @@ impl Engine {
             running: sequences.running.len(),
             waiting: sequences.waiting.len(),
             queued_tokens: sequences.waiting.iter().map(|s| s.progress.known).sum(),
+            rows_in_flight: self.rows_in_flight(),
             rows_per_second: self.rows_per_second,
             last_step_ms: self.last_step.as_secs_f64() * 1e3,
             mean_completion_tokens: scheduler.mean_completion,

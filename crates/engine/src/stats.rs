@@ -69,6 +69,8 @@ pub struct Stats {
     pub waiting: usize,
     /// Known tokens of waiting requests that must be computed.
     pub queued_tokens: usize,
+    /// Rows of the steps in flight, told before the wait for them; 0 between steps.
+    pub rows_in_flight: usize,
     /// Rows a second, smoothed over the last steps; 0 before the first.
     pub rows_per_second: f64,
     /// How long the last step took, ms.

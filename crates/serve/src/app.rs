@@ -79,8 +79,9 @@ impl App {
         let permit = Arc::clone(&self.preparing).acquire_owned().await;
         let permit = permit.map_err(|closed| ApiError::internal(&closed))?;
         let app = Arc::clone(self);
+        let span = tracing::Span::current();
         let task = tokio::task::spawn_blocking(move || {
-            let result = work(&app);
+            let result = span.in_scope(|| work(&app));
             drop(permit);
             result
         });

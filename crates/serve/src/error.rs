@@ -158,13 +158,13 @@ impl IntoResponse for ApiError {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {host}:{port}: {source}; choose another --host or --port")]
+    #[error("cannot listen on {host}:{port}; choose another --host or --port")]
     Bind {
         /// As given.
         host: String,
         /// As given.
         port: u16,
-        /// The system's answer.
+        /// The system's answer; not part of the text, whoever prints the chain has it once.
         source: io::Error,
     },
 }

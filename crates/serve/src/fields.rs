@@ -116,18 +116,36 @@ impl Fields {
         }
     }
 
-    /// Takes a seed: any integer of 64 bits, negative ones by their bit pattern.
+    /// Takes a whole number as [`Fields::u32`] does, and -1, which other servers take for "as if not
+    /// given" or "off", as `on_minus_one`.
+    pub(crate) fn u32_or_minus_one(
+        &mut self,
+        name: &str,
+        on_minus_one: Option<u32>,
+    ) -> Result<Option<u32>, ApiError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        match as_u32(&value) {
+            Some(number) => Ok(Some(number)),
+            None if is_minus_one(&value) => Ok(on_minus_one),
+            None => Err(self.wrong(name, &value, "an integer between -1 and 4294967295")),
+        }
+    }
+
+    /// Takes a seed: an integer of 64 bits; -1 asks for a drawn one, as no seed does.
     pub(crate) fn seed(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        let seed = match &value {
-            Json::Number(n) => n.as_u64().or_else(|| n.as_i64().map(i64::cast_unsigned)),
-            _ => None,
-        };
-        match seed {
-            Some(seed) => Ok(Some(seed)),
-            None => Err(self.wrong(name, &value, "an integer between -2^63 and 2^64 - 1")),
+        match &value {
+            Json::Number(number) if number.as_u64().is_some() => Ok(number.as_u64()),
+            value if is_minus_one(value) => Ok(None),
+            value => Err(self.wrong(
+                name,
+                value,
+                "an integer between 0 and 2^64 - 1, or -1 to draw one",
+            )),
         }
     }
 
@@ -191,6 +209,10 @@ pub(crate) fn as_u32(value: &Json) -> Option<u32> {
         Json::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
         _ => None,
     }
+}
+
+fn is_minus_one(value: &Json) -> bool {
+    matches!(value, Json::Number(number) if number.as_i64() == Some(-1))
 }
 
 pub(crate) fn as_f32(value: &Json) -> Option<f32> {

@@ -9,8 +9,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Header lines of a request; above it the answer is 431.
     pub headers: usize,
-    /// Bytes of a request's head, and of the write buffer of a connection; above it the answer is
-    /// 431.
+    /// Bytes of a request's method, target and header lines; above it the answer is 431. Buffers of
+    /// a connection hold as much, at least 8 KiB.
     pub header_bytes: usize,
     /// Open connections; above it a connection gets 503 and is closed.
     pub connections: usize,
@@ -32,7 +32,7 @@ impl Default for Limits {
         Self {
             body_bytes: 4 << 20,
             headers: 100,
-            header_bytes: 64 << 10,
+            header_bytes: 16 << 10,
             connections: 1024,
             preparing: 2,
             header_timeout: Duration::from_secs(10),
@@ -48,10 +48,6 @@ impl Default for Limits {
 pub struct ServeOptions {
     /// The id that clients name in `model`.
     pub model_id: String,
-    /// Name or address to listen on; a loopback one unless the operator says otherwise.
-    pub host: String,
-    /// Port; 0 takes a free one.
-    pub port: u16,
     /// Limits of what comes from outside.
     pub limits: Limits,
     /// Time that running requests get to finish once the server is told to stop.
@@ -63,12 +59,10 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Options for `model_id` on 127.0.0.1:8000, 30 s to drain.
+    /// Options for `model_id`, 30 s to drain.
     pub fn new(model_id: impl Into<String>, entropy: u64) -> Self {
         Self {
             model_id: model_id.into(),
-            host: "127.0.0.1".to_owned(),
-            port: 8000,
             limits: Limits::default(),
             drain_timeout: Duration::from_secs(30),
             entropy,

@@ -1,15 +1,17 @@
-//! One id a request: taken from the client if it is harmless, else made; sent back and logged.
+//! What every request passes first: the limit of its head, and its id, taken from the client if it
+//! is harmless, else made; sent back and logged.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use crate::app::App;
+use crate::error::ApiError;
 
 /// The header, in requests and responses.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -20,9 +22,13 @@ const MAX_ID_BYTES: usize = 128;
 pub(crate) async fn attach(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let id = given(request.headers()).unwrap_or_else(|| app.new_id("req-"));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let span = tracing::debug_span!("request", %id, %method, path);
+    // Of the highest level, so that every line about this request carries the id.
+    let span = tracing::error_span!("request", %id, %method, path);
     let began = Instant::now();
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let mut response = match check_head(&request, app.options.limits.header_bytes) {
+        Ok(()) => next.run(request).instrument(span.clone()).await,
+        Err(error) => error.into_response(),
+    };
     let status = response.status().as_u16();
     let ms = began.elapsed().as_millis();
     // A stream goes on after this; its end is the engine's to count.
@@ -31,6 +37,26 @@ pub(crate) async fn attach(State(app): State<Arc<App>>, request: Request, next: 
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// The HTTP library's own limit is the size of its buffer, which a head that arrives at once may
+/// pass.
+fn check_head(request: &Request, limit: usize) -> Result<(), ApiError> {
+    // What stands around a header line: a colon, a space, the end of the line.
+    const AROUND: usize = 4;
+    let lines = request.headers().iter();
+    let lines: usize = lines
+        .map(|(name, value)| name.as_str().len() + value.len() + AROUND)
+        .sum();
+    let target = request.uri().path_and_query();
+    let target = target.map_or(0, |target| target.as_str().len());
+    let bytes = lines + target + request.method().as_str().len();
+    if bytes <= limit {
+        return Ok(());
+    }
+    let message = format!("the request's head has {bytes} bytes, the limit is {limit}; send less");
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    Err(ApiError::new(status, "headers_too_large", message))
 }
 
 /// The client's id, if it cannot disturb a log or a header.

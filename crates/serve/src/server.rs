@@ -1,4 +1,4 @@
-//! Listening, accepting, and stopping in order.
+//! Accepting connections, and stopping in order. Not here: taking the address (`socket`).
 
 use std::future::Future;
 use std::io;
@@ -19,90 +19,65 @@ use ucuz_llm::Llm;
 use crate::app::App;
 use crate::error::ServeError;
 use crate::guard::WriteGuard;
+use crate::hangup::{Hangup, watched};
 use crate::options::{Limits, ServeOptions};
+use crate::socket::Socket;
 
 /// Wait after `accept` failed, as it does while the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time for cancelled requests to say so to their clients.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
+/// The HTTP library takes no smaller buffer.
+const LEAST_BUFFER: usize = 8 << 10;
 
 /// The body of the answer to a connection over the limit.
 const TOO_MANY: &str = "{\"error\":{\"message\":\"the server is at its limit of connections; retry in \
     1 s\",\"type\":\"server_error\",\"param\":null,\"code\":\"connection_limit\"}}";
 
-/// A server that does not listen yet.
-pub struct Server {
-    app: Arc<App>,
-}
-
-impl Server {
-    /// A server for one model.
-    pub fn new(llm: Arc<Llm>, options: ServeOptions) -> Self {
-        Self {
-            app: App::new(llm, options),
-        }
-    }
-
-    /// Starts to listen; connections wait until [`BoundServer::run`].
-    ///
-    /// # Errors
-    /// [`ServeError::Bind`] when the address is taken, unknown or not allowed.
-    pub async fn bind(self) -> Result<BoundServer, ServeError> {
-        let options = &self.app.options;
-        let bind_error = |source| ServeError::Bind {
-            host: options.host.clone(),
-            port: options.port,
-            source,
-        };
-        let listener = TcpListener::bind((options.host.as_str(), options.port));
-        let listener = listener.await.map_err(bind_error)?;
-        let address = listener.local_addr().map_err(bind_error)?;
-        Ok(BoundServer {
-            app: self.app,
-            listener,
-            address,
-        })
-    }
-}
-
 /// A server that listens.
-pub struct BoundServer {
+pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl BoundServer {
+impl Server {
+    /// Starts to listen for one model; connections wait until [`Server::run`]. Call it in a runtime.
+    ///
+    /// # Errors
+    /// [`ServeError::Bind`] when somebody else listens there by now.
+    pub fn new(llm: Arc<Llm>, options: ServeOptions, socket: Socket) -> Result<Self, ServeError> {
+        let (listener, address) = socket.listen()?;
+        let app = App::new(llm, options);
+        Ok(Self {
+            app,
+            listener,
+            address,
+        })
+    }
+
     /// Where it listens; the real port when 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` is ready, then lets what runs finish for the drain time, and cancels
-    /// the rest.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self {
-            app,
-            listener,
-            address,
-        } = self;
+    /// Serves until `stop` is ready, then refuses new requests and lets what runs finish until the
+    /// drain time is over or `cancel` is ready; what still runs is then cancelled, and told so.
+    pub async fn run(self, stop: impl Future<Output = ()>, cancel: impl Future<Output = ()>) {
+        let (app, listener) = (self.app, self.listener);
         let mut connections = Connections::new(&app);
-        tracing::info!(%address, model = app.options.model_id, "listening");
-        let mut shutdown = pin!(shutdown);
-        loop {
-            tokio::select! {
-                () = &mut shutdown => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => connections.add(stream),
-                    Err(error) => {
-                        tracing::warn!(%error, "accept failed");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(_) = connections.tasks.join_next() => {}
-            }
+        tracing::info!(address = %self.address, model = app.options.model_id, "listening");
+        connections.accept_until(&listener, stop).await;
+        app.llm.drain();
+        let is_drained = connections.drain(&listener, app.options.drain_timeout, cancel);
+        if !is_drained.await {
+            tracing::warn!(connections = connections.tasks.len(), "cancelling");
+            app.llm.shutdown();
         }
         drop(listener);
-        app.llm.drain();
-        connections.end(app.options.drain_timeout).await;
+        connections.end().await;
         tracing::info!("stopped");
     }
 }
@@ -110,7 +85,8 @@ impl BoundServer {
 /// Connections that are open.
 struct Connections {
     tasks: JoinSet<()>,
-    graceful: GracefulShutdown,
+    /// `None` once draining: connections that come then get one answer each.
+    graceful: Option<GracefulShutdown>,
     router: Router,
     limits: Limits,
 }
@@ -119,9 +95,27 @@ impl Connections {
     fn new(app: &Arc<App>) -> Self {
         Self {
             tasks: JoinSet::new(),
-            graceful: GracefulShutdown::new(),
+            graceful: Some(GracefulShutdown::new()),
             router: app.router(),
             limits: app.options.limits,
+        }
+    }
+
+    /// Takes connections until `end` is ready.
+    async fn accept_until<T>(&mut self, listener: &TcpListener, end: impl Future<Output = T>) -> T {
+        let mut end = pin!(end);
+        loop {
+            tokio::select! {
+                result = &mut end => return result,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => self.add(stream),
+                    Err(error) => {
+                        tracing::warn!(%error, "accept failed");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(_) = self.tasks.join_next() => {}
+            }
         }
     }
 
@@ -135,39 +129,62 @@ impl Connections {
             tracing::debug!(%error, "no TCP_NODELAY");
         }
         let limits = &self.limits;
+        let (stream, hangup) = watched(stream);
         let io = TokioIo::new(WriteGuard::new(stream, limits.write_timeout));
         let service = TowerToHyperService::new(self.router.clone());
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_timeout)
             .max_headers(limits.headers)
-            .max_buf_size(limits.header_bytes)
+            .max_buf_size(limits.header_bytes.max(LEAST_BUFFER))
+            .keep_alive(self.graceful.is_some())
             .serve_connection(io, service);
-        let connection = self.graceful.watch(connection);
-        self.tasks.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        });
+        match &self.graceful {
+            Some(graceful) => self.tasks.spawn(serve(graceful.watch(connection), hangup)),
+            None => self.tasks.spawn(serve(connection, hangup)),
+        };
     }
 
-    /// Lets requests finish for `drain`, then drops what is left.
-    async fn end(mut self, drain: Duration) {
-        tracing::info!(
-            connections = self.tasks.len(),
-            seconds = drain.as_secs(),
-            "draining"
-        );
-        if tokio::time::timeout(drain, self.graceful.shutdown())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                connections = self.tasks.len(),
-                "drain time is over, cancelling"
-            );
-        }
+    /// Lets requests finish for `time`, or until `cancel`, and goes on to answer new connections:
+    /// whoever asks gets to know that this server is stopping. Whether all have finished.
+    async fn drain(
+        &mut self,
+        listener: &TcpListener,
+        time: Duration,
+        cancel: impl Future<Output = ()>,
+    ) -> bool {
+        let (connections, seconds) = (self.tasks.len(), time.as_secs());
+        tracing::info!(connections, seconds, "draining");
+        let Some(graceful) = self.graceful.take() else {
+            return true;
+        };
+        let drained = async {
+            tokio::select! {
+                biased;
+                () = graceful.shutdown() => true,
+                () = cancel => false,
+                () = tokio::time::sleep(time) => false,
+            }
+        };
+        self.accept_until(listener, drained).await
+    }
+
+    /// Gives what is left a moment for its last bytes, then drops it.
+    async fn end(mut self) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        // Whether they ended or took too long, none is left after this.
+        let _ = tokio::time::timeout(LAST_BYTES, all).await;
         self.tasks.shutdown().await;
+    }
+}
+
+/// Serves one connection until it ends or its client is gone.
+async fn serve(connection: impl Future<Output = hyper::Result<()>>, hangup: Hangup) {
+    tokio::select! {
+        result = connection => if let Err(error) = result {
+            tracing::debug!(%error, "a connection ended early");
+        },
+        () = hangup.wait() => tracing::debug!("a client is gone"),
     }
 }
 

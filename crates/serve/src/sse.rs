@@ -71,6 +71,7 @@ pub(crate) fn response(samples: Samples, chunks: impl Chunks, keep_alive: Durati
         frames,
         keep_alive,
         silence: Box::pin(sleep(keep_alive)),
+        span: tracing::Span::current(),
     };
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
@@ -92,6 +93,8 @@ struct ChunkStream<C> {
     frames: Frames,
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
+    /// The request's, for what is logged after the handler has returned.
+    span: tracing::Span,
 }
 
 impl<C: Chunks> ChunkStream<C> {
@@ -123,7 +126,8 @@ impl<C: Chunks> Stream for ChunkStream<C> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.collect(cx);
+        let span = self.span.clone();
+        span.in_scope(|| self.collect(cx));
         if self.frames.bytes.is_empty() {
             if self.samples.is_none() {
                 return Poll::Ready(None);

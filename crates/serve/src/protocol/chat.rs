@@ -29,7 +29,9 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
     let mut fields = Fields::of_body(json::parse(body)?)?;
     let model = fields.string("model")?;
     let delivery = common::delivery(&mut fields)?;
-    let mut generate = GenerateRequest::new(Input::Chat(messages::messages(&mut fields)?));
+    let messages = messages::messages(&mut fields)?;
+    let has_names = messages.iter().any(|message| message.name.is_some());
+    let mut generate = GenerateRequest::new(Input::Chat(messages));
     common::generation(&mut fields, &mut generate)?;
     generate.logprobs = logprobs(&mut fields)?;
     if delivery.stream && generate.prompt_logprobs.is_some() {
@@ -37,7 +39,12 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
         return Err(ApiError::invalid("prompt_logprobs", message));
     }
     refuse_echo(&mut fields)?;
-    let ignored = optional::settle(fields)?;
+    let mut ignored = optional::settle(fields)?;
+    if has_names {
+        // Templates get to see it; nearly none prints it.
+        ignored.push("messages[].name");
+        ignored.sort_unstable();
+    }
     Ok(ChatRequest {
         model,
         generate,

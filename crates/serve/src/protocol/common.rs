@@ -76,7 +76,7 @@ fn sampling(fields: &mut Fields) -> Result<SamplingOptions, ApiError> {
                 t
             }
         }),
-        top_k: fields.u32("top_k")?,
+        top_k: fields.u32_or_minus_one("top_k", Some(0))?,
         top_p: fields.f32("top_p")?,
         min_p: fields.f32("min_p")?,
         repetition_penalty: fields.f32("repetition_penalty")?,
@@ -89,8 +89,8 @@ fn sampling(fields: &mut Fields) -> Result<SamplingOptions, ApiError> {
 
 /// OpenAI renamed `max_tokens` for chat; both names mean the same.
 fn max_tokens(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
-    let old = fields.u32("max_tokens")?;
-    let new = fields.u32("max_completion_tokens")?;
+    let old = fields.u32_or_minus_one("max_tokens", None)?;
+    let new = fields.u32_or_minus_one("max_completion_tokens", None)?;
     match (old, new) {
         (Some(old), Some(new)) if old != new => {
             let message = format!(

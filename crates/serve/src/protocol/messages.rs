@@ -7,9 +7,6 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::json::Json;
 
-/// Messages in one request.
-const MAX_MESSAGES: usize = 65_536;
-
 /// Takes `messages`.
 pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
     match fields.take("messages") {
@@ -17,9 +14,6 @@ pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
             "messages",
             "messages is empty; give at least one",
         )),
-        Some(Json::Array(items)) if items.len() > MAX_MESSAGES => {
-            Err(fields.too_many("messages", items.len(), MAX_MESSAGES))
-        }
         Some(Json::Array(items)) => items
             .into_iter()
             .enumerate()
@@ -36,12 +30,15 @@ pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
 fn message(index: usize, value: Json) -> Result<Message, ApiError> {
     let mut fields = Fields::nested(format!("messages[{index}]"), value)?;
     let role = role(&mut fields)?;
+    // First, since a message that calls tools has no content, and the tools are what is wrong.
+    if role == "assistant" {
+        take_answer_extras(&mut fields)?;
+    }
     let content = content(&mut fields)?;
     let mut message = Message::new(role, &content);
     message.name = fields.string("name")?;
     if role == "assistant" {
         message.reasoning_content = fields.string("reasoning_content")?;
-        take_answer_extras(&mut fields)?;
     }
     fields.finish()?;
     Ok(message)

@@ -6,8 +6,9 @@ use crate::error::ApiError;
 use crate::fields::{Fields, as_f32, unknown};
 use crate::json::Json;
 
-/// Fields that clients send for OpenAI's own bookkeeping; they have no effect on an answer here.
-const HARMLESS: [&str; 8] = [
+/// Fields that clients send for bookkeeping of OpenAI's or of other servers; they have no effect on
+/// an answer here.
+const HARMLESS: [&str; 12] = [
     "user",
     "metadata",
     "store",
@@ -16,7 +17,15 @@ const HARMLESS: [&str; 8] = [
     "prompt_cache_key",
     "prompt_cache_retention",
     "safety_identifier",
+    "cache_prompt",
+    // Below: refused unless `mirostat` is 0, which leaves the others without effect too.
+    MIROSTAT,
+    "mirostat_tau",
+    "mirostat_eta",
 ];
+
+/// A way of sampling of llama.cpp's.
+const MIROSTAT: &str = "mirostat";
 
 /// A field that would change the answer, and the values that do not.
 struct Unsupported {
@@ -165,6 +174,9 @@ pub(super) fn settle(fields: Fields) -> Result<Vec<&'static str>, ApiError> {
     let mut ignored = Vec::new();
     for (name, value) in fields.rest() {
         if let Some(harmless) = HARMLESS.iter().find(|harmless| **harmless == name) {
+            if *harmless == MIROSTAT && value != Json::Null && as_f32(&value) != Some(0.0) {
+                return Err(unsupported(MIROSTAT));
+            }
             if value != Json::Null {
                 ignored.push(*harmless);
             }

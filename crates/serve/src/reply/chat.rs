@@ -9,6 +9,7 @@ use super::logprobs::{ChatLogprobs, ChatToken, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
 use crate::error::ApiError;
+use crate::protocol::Delivery;
 use crate::samples::Samples;
 use crate::sse::{Chunks, Frames};
 
@@ -49,9 +50,9 @@ struct Message {
 pub(crate) async fn whole(
     head: &Head,
     mut samples: Samples,
-    has_logprobs: bool,
+    logprobs: Option<u32>,
 ) -> Result<Response, ApiError> {
-    let mut choices: Vec<Choice> = (0..samples.len()).map(|i| empty(i, has_logprobs)).collect();
+    let mut choices: Vec<Choice> = (0..samples.len()).map(|i| empty(i, logprobs)).collect();
     let mut usage = UsageSum::default();
     let mut prompt = None;
     while let Some((index, output)) = samples.next().await {
@@ -77,12 +78,12 @@ pub(crate) async fn whole(
     }))
 }
 
-fn empty(index: usize, has_logprobs: bool) -> Choice {
+fn empty(index: usize, logprobs: Option<u32>) -> Choice {
     let message = Message {
         role: "assistant",
         ..Message::default()
     };
-    let logprobs = has_logprobs.then(ChatLogprobs::default);
+    let logprobs = logprobs.map(|_| ChatLogprobs::default());
     Choice {
         index,
         message,
@@ -126,11 +127,16 @@ pub(crate) struct ChatChunks {
 }
 
 impl ChatChunks {
-    pub(crate) fn new(head: Head, choices: usize, has_logprobs: bool, include_usage: bool) -> Self {
+    pub(crate) fn new(
+        head: Head,
+        choices: usize,
+        logprobs: Option<u32>,
+        delivery: Delivery,
+    ) -> Self {
         Self {
-            chunks: ChunkWriter::new(head, include_usage),
+            chunks: ChunkWriter::new(head, delivery),
             choices,
-            has_logprobs,
+            has_logprobs: logprobs.is_some(),
         }
     }
 

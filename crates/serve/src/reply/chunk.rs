@@ -5,6 +5,7 @@ use ucuz_llm::Usage;
 
 use super::Head;
 use super::usage::{UsageBody, UsageSum};
+use crate::protocol::Delivery;
 use crate::sse::Frames;
 
 #[derive(Serialize)]
@@ -25,10 +26,10 @@ pub(super) struct ChunkWriter {
 }
 
 impl ChunkWriter {
-    pub(super) fn new(head: Head, include_usage: bool) -> Self {
+    pub(super) fn new(head: Head, delivery: Delivery) -> Self {
         Self {
             head,
-            include_usage,
+            include_usage: delivery.include_usage,
             usage: UsageSum::default(),
         }
     }

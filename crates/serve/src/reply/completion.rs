@@ -9,6 +9,7 @@ use super::logprobs::{ChatToken, ListLogprobs, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
 use crate::error::ApiError;
+use crate::protocol::Delivery;
 use crate::samples::Samples;
 use crate::sse::{Chunks, Frames};
 
@@ -194,9 +195,9 @@ pub(crate) struct CompletionChunks {
 }
 
 impl CompletionChunks {
-    pub(crate) fn new(head: Head, writers: Vec<Writer>, include_usage: bool) -> Self {
+    pub(crate) fn new(head: Head, writers: Vec<Writer>, delivery: Delivery) -> Self {
         Self {
-            chunks: ChunkWriter::new(head, include_usage),
+            chunks: ChunkWriter::new(head, delivery),
             writers,
         }
     }

@@ -62,7 +62,7 @@ fn failed(kind: FailureKind, text: &str) -> ApiError {
         FailureKind::Row | FailureKind::Step => ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "generation_failed",
-            format!("the model failed on this request: {text}"),
+            "the model failed on this request; the server's log tells why under its x-request-id",
         ),
         FailureKind::Device | FailureKind::Engine => {
             ApiError::unavailable("the engine stopped under this request")

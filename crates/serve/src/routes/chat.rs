@@ -43,12 +43,12 @@ pub(crate) async fn create(
         model: app.options.model_id.clone(),
         system_fingerprint: app.llm.info().fingerprint.clone(),
     };
-    let has_logprobs = request.generate.logprobs.is_some();
+    let logprobs = request.generate.logprobs;
     let mut response = if delivery.stream {
-        let chunks = ChatChunks::new(head, samples.len(), has_logprobs, delivery.include_usage);
+        let chunks = ChatChunks::new(head, samples.len(), logprobs, delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
-        whole(&head, samples, has_logprobs).await?
+        whole(&head, samples, logprobs).await?
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

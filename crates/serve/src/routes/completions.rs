@@ -40,7 +40,7 @@ pub(crate) async fn create(
         system_fingerprint: app.llm.info().fingerprint.clone(),
     };
     let mut response = if delivery.stream {
-        let chunks = CompletionChunks::new(head, writers, delivery.include_usage);
+        let chunks = CompletionChunks::new(head, writers, delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
         whole(&head, samples, writers, request.prompt_logprobs).await?

@@ -13,9 +13,11 @@ use ucuz_llm::{Health, Life, Stats};
 use crate::app::App;
 use crate::reply::json;
 
-/// A busy engine whose loop did not turn for this long counts as stuck, and for three times its
-/// last step if that is longer.
+/// A busy engine whose loop did not turn for this long counts as stuck, and for three times what
+/// its step should take if that is longer.
 const LEAST_STUCK: Duration = Duration::from_secs(10);
+/// The same as long as no step has been measured: pages may still come from a slow disk.
+const FIRST_STUCK: Duration = Duration::from_secs(600);
 
 #[derive(Serialize)]
 struct Body {
@@ -72,8 +74,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
 
 /// One word, and why it is not "ok".
 fn judge(health: &Health, stats: &Stats) -> (&'static str, Option<String>) {
-    let last_step = Duration::try_from_secs_f64(stats.last_step_ms / 1e3).unwrap_or_default();
-    let bound = LEAST_STUCK.max(last_step.saturating_mul(3));
+    let bound = stuck_after(stats);
     match &health.life {
         Life::Serving if health.is_busy && health.last_step_age > bound => {
             let ms = health.last_step_age.as_millis();
@@ -85,8 +86,24 @@ fn judge(health: &Health, stats: &Stats) -> (&'static str, Option<String>) {
         Life::Serving => ("ok", None),
         Life::Draining => ("draining", Some("the server is shutting down".to_owned())),
         Life::Stopped => ("stopped", Some("the engine has stopped".to_owned())),
-        Life::Dead(why) => ("dead", Some(why.clone())),
+        // What a fault said may hold paths and data of others.
+        Life::Dead(_) => {
+            let reason = "the engine died by a fault; the server's log tells why";
+            ("dead", Some(reason.to_owned()))
+        }
     }
+}
+
+/// How long the loop may take for the step it is in, by its rows and by the step before.
+fn stuck_after(stats: &Stats) -> Duration {
+    if stats.rows_per_second <= 0.0 {
+        return FIRST_STUCK;
+    }
+    let expected_s = stats.rows_in_flight as f64 / stats.rows_per_second;
+    let slow_s = 3.0 * expected_s.max(stats.last_step_ms / 1e3);
+    // A speed next to 0 leaves the range of a duration, and tells as little as none.
+    let slow = Duration::try_from_secs_f64(slow_s).unwrap_or(FIRST_STUCK);
+    LEAST_STUCK.max(slow)
 }
 
 fn body(
@@ -123,5 +140,53 @@ fn body(
         prompt_tokens_total: totals.prompt_tokens,
         generated_tokens_total: totals.generated_tokens,
         preemptions_total: totals.preemptions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_stuck_by_what_it_should_take() {
+        let stats = |rows_in_flight, rows_per_second, last_step_ms| Stats {
+            rows_in_flight,
+            rows_per_second,
+            last_step_ms,
+            ..Stats::default()
+        };
+        let cases = [
+            ("a small step", stats(1, 50.0, 20.0), 9, "ok"),
+            ("a small step", stats(1, 50.0, 20.0), 11, "stuck"),
+            (
+                "a long prefill after a small step",
+                stats(512, 20.0, 50.0),
+                70,
+                "ok",
+            ),
+            (
+                "a long prefill after a small step",
+                stats(512, 20.0, 50.0),
+                80,
+                "stuck",
+            ),
+            (
+                "a last step that was long",
+                stats(1, 50.0, 20_000.0),
+                59,
+                "ok",
+            ),
+            ("the first step", stats(512, 0.0, 0.0), 599, "ok"),
+            ("the first step", stats(512, 0.0, 0.0), 601, "stuck"),
+            ("a speed next to 0", stats(512, 1e-300, 1.0), 599, "ok"),
+        ];
+        for (what, stats, age_s, expected) in cases {
+            let health = Health {
+                life: Life::Serving,
+                last_step_age: Duration::from_secs(age_s),
+                is_busy: true,
+            };
+            assert_eq!(judge(&health, &stats).0, expected, "{what}, {age_s} s");
+        }
     }
 }

@@ -48,6 +48,12 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
     let long_name = format!("\"{}\":1", "é".repeat(100));
     let cut_name = "é".repeat(32);
     let many_stops = format!("\"stop\":[{}\"x\"]", "\"x\",".repeat(16));
+    let user = r#"{"role":"user","content":"x"}"#;
+    let many_messages = format!(
+        r#"{{"messages":[{}{user}]}}"#,
+        format!("{user},").repeat(65_536)
+    );
+    let calls = r#"{"role":"assistant","content":null,"tool_calls":[{"type":"function"}]}"#;
     let cases: Vec<(&str, String, &str, Option<&str>)> = vec![
         (CHAT, String::new(), "invalid_json", None),
         (CHAT, "{".to_owned(), "invalid_json", None),
@@ -182,13 +188,13 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
         (CHAT, chat(r#""temperature":NaN"#), "invalid_json", None),
         (CHAT, chat(r#""temperature":1e999"#), "invalid_json", None),
         (CHAT, chat(r#""top_p":0"#), value, Some("top_p")),
-        (CHAT, chat(r#""top_k":-1"#), value, Some("top_k")),
+        (CHAT, chat(r#""top_k":-2"#), value, Some("top_k")),
         (CHAT, chat(r#""n":0"#), value, Some("n")),
         (CHAT, chat(r#""n":17"#), value, Some("n")),
         (CHAT, chat(r#""n":4294967297"#), value, Some("n")),
         (CHAT, chat(r#""n":1.0"#), value, Some("n")),
         (CHAT, chat(r#""max_tokens":0"#), value, Some("max_tokens")),
-        (CHAT, chat(r#""max_tokens":-1"#), value, Some("max_tokens")),
+        (CHAT, chat(r#""max_tokens":-2"#), value, Some("max_tokens")),
         (CHAT, chat(r#""max_tokens":"5""#), value, Some("max_tokens")),
         (
             CHAT,
@@ -273,6 +279,15 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
         (CHAT, chat(r#""stop":"""#), value, Some("stop")),
         (CHAT, chat(r#""stop":[1]"#), value, Some("stop")),
         (CHAT, chat(r#""seed":1.5"#), value, Some("seed")),
+        (CHAT, chat(r#""seed":-2"#), value, Some("seed")),
+        (CHAT, chat(r#""mirostat":2"#), unsupported, Some("mirostat")),
+        (CHAT, many_messages, value, Some("messages")),
+        (
+            CHAT,
+            format!(r#"{{"messages":[{user},{calls}]}}"#),
+            unsupported,
+            Some("messages[1].tool_calls"),
+        ),
         (
             CHAT,
             chat(r#""stop_token_ids":[999999]"#),
@@ -446,6 +461,18 @@ async fn bad_http_gets_its_error() {
     }
     let answer = ask(server.address, &post(CHAT, &good)).await;
     assert_eq!(answer.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_over_its_limit_is_431() {
+    let server = Fixture::start(Setup::default()).await;
+    for (bytes, status) in [(15_000, 200), (17_000, 431), (66_000, 431)] {
+        let line = format!("x-long: {}\r\n", "x".repeat(1000 - 12));
+        let lines = line.repeat(bytes / 1000);
+        let request = format!("GET /live HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{lines}\r\n");
+        let answer = ask(server.address, request.as_bytes()).await;
+        assert_eq!(answer.status, status, "{bytes} bytes: {}", answer.head);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

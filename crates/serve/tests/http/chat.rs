@@ -230,12 +230,6 @@ async fn seeds_are_read_back_and_repeat_the_answer() {
     let again = body(&format!(",\"seed\":{}", seed(&first)));
     let again = ask(server.address, &post(CHAT, &again)).await;
     assert_eq!(text(&again), text(&first));
-    let negative = ask(
-        server.address,
-        &post(CHAT, &body(",\"seed\":-9223372036854775808")),
-    )
-    .await;
-    assert_eq!(negative.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -251,5 +245,39 @@ async fn values_that_change_nothing_are_accepted() {
         answer.json()["choices"][0]["message"]["content"],
         "ok",
         "{answer:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_other_servers_clients_send_is_understood() {
+    let server = Fixture::start(Setup::default()).await;
+    let extra = r#","seed":-1,"top_k":-1,"max_tokens":-1,"cache_prompt":true,"mirostat":0"#;
+    let (first, second) = (
+        chat(&server, "ok", extra).await,
+        chat(&server, "ok", extra).await,
+    );
+    assert_eq!(first.status, 200, "{first:?}");
+    assert_eq!(
+        first.header("x-ucuz-ignored"),
+        Some("cache_prompt, mirostat")
+    );
+    let sampling = |answer: &Answer| -> Value {
+        serde_json::from_str(answer.header("x-ucuz-sampling").unwrap()).unwrap()
+    };
+    let (first, second) = (sampling(&first), sampling(&second));
+    assert_ne!(first["seed"], second["seed"], "-1 draws a seed");
+    assert_eq!(first["top_k"], 0);
+    assert!(first["max_tokens"].as_u64().unwrap() > 1000, "{first}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_the_template_may_not_show_is_told() {
+    let server = Fixture::start(Setup::default()).await;
+    let body = r#"{"messages":[{"role":"user","name":"ann","content":"say:ok|"}],"user":"u"}"#;
+    let answer = ask(server.address, &post(CHAT, body)).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(
+        answer.header("x-ucuz-ignored"),
+        Some("messages[].name, user")
     );
 }

@@ -1,4 +1,9 @@
-//! Clients that go away at four moments: what they held comes back within a step or two.
+//! Clients that go away at five moments: what they held comes back within a step or two.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::client::{ask, post, read_until, send};
 use crate::fixture::{Fixture, Setup};
@@ -114,6 +119,31 @@ async fn a_client_left_in_the_queue_is_closed() {
     assert_eq!(server.llm.stats().totals.disconnected, 11);
     let answer = ask(server.address, &body("ok", "")).await;
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "ok");
+}
+
+/// Bytes of a next request lie unread while the first one runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sent_a_second_request_is_closed() {
+    let server = Fixture::start(gated(8)).await;
+    for stream in ["", ",\"stream\":true"] {
+        let before = server.llm.stats().totals;
+        let first = String::from_utf8(body("abc*", stream)).unwrap();
+        let first = first.replace("connection: close\r\n", "");
+        let mut stream = send(server.address, first.repeat(2).as_bytes()).await;
+        server
+            .step_until("inside", |stats| stats.totals.requests > before.requests)
+            .await;
+        // Closes our side; the server's end of the connection then shows that it has noticed.
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        let end = timeout(Duration::from_secs(10), stream.read_to_end(&mut rest));
+        // A reset is an end too.
+        let _ = end.await.expect("the server noticed");
+        server.step_until_empty().await;
+        let after = server.llm.stats().totals;
+        assert_eq!(after.disconnected, before.disconnected + 1);
+        assert_eq!(after.requests, before.requests + 1, "the second never ran");
+    }
 }
 
 /// Many at once at random moments, beside one that must not notice.

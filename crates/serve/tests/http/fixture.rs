@@ -10,7 +10,7 @@ use ucuz_engine::sim::{SimControl, SimOptions, SimRunner};
 use ucuz_engine::{Engine, EngineConfig, SystemClock};
 use ucuz_formats::config::GenerationDefaults;
 use ucuz_llm::{Llm, LlmParts, ModelInfo, Stats};
-use ucuz_serve::{ServeOptions, Server};
+use ucuz_serve::{ServeOptions, Server, Socket};
 use ucuz_tensor::KvDtype;
 use ucuz_tensor::backend::Exactness;
 use ucuz_text::{ChatTemplate, SpecialIds, TemplateTokens, Tokenizer, VocabSpec};
@@ -45,7 +45,6 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let mut options = ServeOptions::new("sim", 7);
-        options.port = 0;
         options.clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
         Self {
             sequences: 8,
@@ -91,6 +90,7 @@ pub struct Fixture {
     pub control: SimControl,
     pub llm: Arc<Llm>,
     stop: Option<oneshot::Sender<()>>,
+    cancel: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
 
@@ -99,21 +99,26 @@ impl Fixture {
         let gate = Gate::default();
         let (llm, control) = llm(&setup, &gate);
         let llm = Arc::new(llm);
-        let server = Server::new(Arc::clone(&llm), setup.options)
-            .bind()
-            .await
-            .unwrap();
+        let socket = Socket::bind("127.0.0.1", 0).unwrap();
+        let server = Server::new(Arc::clone(&llm), setup.options, socket).unwrap();
         let address = server.address();
         let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(server.run(async {
-            let _ = stopped.await;
-        }));
+        let (cancel, cancelled) = oneshot::channel();
+        let running = tokio::spawn(server.run(
+            async {
+                let _ = stopped.await;
+            },
+            async {
+                let _ = cancelled.await;
+            },
+        ));
         Self {
             address,
             gate,
             control,
             llm,
             stop: Some(stop),
+            cancel: Some(cancel),
             running,
         }
     }
@@ -163,8 +168,17 @@ impl Fixture {
         }
     }
 
-    /// Waits until it has.
+    /// Tells a stopping server to wait no longer.
+    pub fn cancel(&mut self) {
+        if let Some(cancel) = self.cancel.take() {
+            let _ = cancel.send(());
+        }
+    }
+
+    /// Waits until it has stopped.
     pub async fn stopped(self) {
+        // Dropped, it would cancel.
+        let _cancel = self.cancel;
         self.running.await.unwrap();
     }
 }

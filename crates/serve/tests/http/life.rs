@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use ucuz_engine::sim::SimFault;
 
 use crate::client::{ask, finish, get, post, read_until, send};
@@ -62,7 +64,103 @@ async fn what_outlives_the_drain_time_is_cancelled() {
     llm.join();
     let stats = llm.stats();
     assert_eq!((stats.running, stats.kv_bytes_used), (0, 0), "{stats:?}");
-    assert_eq!(stats.totals.disconnected, 1, "{stats:?}");
+    let gone = stats.totals.cancelled + stats.totals.disconnected;
+    assert_eq!(gone, 1, "{stats:?}");
+}
+
+/// Lets steps pass until the answer has ended, then checks that it says why.
+async fn ends_with_an_error(server: &Fixture, mut stream: TcpStream) {
+    let text = "\"code\":\"engine_unavailable\"";
+    let mut seen = String::new();
+    while !seen.contains(text) {
+        server.gate.allow(1);
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).await.unwrap();
+        assert!(count > 0, "no error at the end: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..count]));
+    }
+    assert!(!seen.contains("[DONE]"), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_cut_at_the_drain_time_says_so() {
+    let mut setup = Setup {
+        gated: true,
+        ..Setup::default()
+    };
+    setup.options.drain_timeout = Duration::ZERO;
+    let mut server = Fixture::start(setup).await;
+    let mut stream = send(server.address, &body("abc*", ",\"stream\":true")).await;
+    server.gate.allow(3);
+    read_until(&mut stream, "\"content\":\"a\"").await;
+    server.begin_stop();
+    ends_with_an_error(&server, stream).await;
+    server.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_cancels_at_once() {
+    let mut server = Fixture::start(Setup {
+        gated: true,
+        ..Setup::default()
+    })
+    .await;
+    let mut stream = send(server.address, &body("abc*", ",\"stream\":true")).await;
+    server.gate.allow(3);
+    read_until(&mut stream, "\"content\":\"a\"").await;
+    server.begin_stop();
+    while server.llm.health().is_alive() {
+        tokio::task::yield_now().await;
+    }
+    server.cancel();
+    ends_with_an_error(&server, stream).await;
+    server.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draining_server_still_answers_new_connections() {
+    let mut server = Fixture::start(Setup {
+        gated: true,
+        ..Setup::default()
+    })
+    .await;
+    let long = "u".repeat(500);
+    let whole = send(server.address, &body(&long, "")).await;
+    server
+        .step_until("inside", |stats| stats.totals.requests == 1)
+        .await;
+    server.begin_stop();
+    while server.llm.health().is_alive() {
+        tokio::task::yield_now().await;
+    }
+    let health = ask(server.address, &get("/health")).await;
+    assert_eq!(health.status, 503, "{health:?}");
+    assert_eq!(health.json()["status"], "draining");
+    let refused = ask(server.address, &body("x", "")).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "engine_unavailable");
+    server.gate.open();
+    let whole = finish(whole).await;
+    assert_eq!(whole.json()["choices"][0]["message"]["content"], long);
+    server.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_is_told_before_it_ends() {
+    let server = Fixture::start(Setup {
+        gated: true,
+        ..Setup::default()
+    })
+    .await;
+    let stream = send(server.address, &body("x", "")).await;
+    server
+        .until("in a step", |stats| stats.rows_in_flight > 0)
+        .await;
+    assert!(server.llm.health().is_busy, "though no turn has ended yet");
+    server.gate.open();
+    assert_eq!(finish(stream).await.status, 200);
+    server.until_empty().await;
+    assert_eq!(server.llm.stats().rows_in_flight, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,6 +188,9 @@ async fn a_fault_of_one_request_ends_that_request() {
     let answer = ask(server.address, &body("x", "")).await;
     assert_eq!(answer.status, 500, "{answer:?}");
     assert_eq!(answer.json()["error"]["code"], "generation_failed");
+    let message =
+        "the model failed on this request; the server's log tells why under its x-request-id";
+    assert_eq!(answer.json()["error"]["message"], message);
     server.control.inject(Some(SimFault::Row));
     let answer = ask(server.address, &body("x", ",\"stream\":true")).await;
     assert_eq!(answer.status, 200);
@@ -116,6 +217,8 @@ async fn a_dead_engine_is_never_healthy() {
         let health = ask(server.address, &get("/health")).await;
         assert_eq!(health.status, 503, "{fault:?}");
         assert_eq!(health.json()["status"], "dead", "{fault:?}");
+        let reason = "the engine died by a fault; the server's log tells why";
+        assert_eq!(health.json()["reason"], reason, "{fault:?}");
         let answer = ask(server.address, &body("x", ",\"stream\":true")).await;
         assert_eq!(answer.status, 503, "{fault:?}: {answer:?}");
     }
@@ -165,9 +268,7 @@ async fn a_head_that_does_not_come_closes_the_connection() {
     )
     .await;
     let mut raw = Vec::new();
-    tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut raw)
-        .await
-        .unwrap();
+    stream.read_to_end(&mut raw).await.unwrap();
     assert!(
         raw.is_empty() || raw.starts_with(b"HTTP/1.1 408"),
         "{raw:?}"
