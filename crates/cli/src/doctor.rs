@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use ucuz_cpu::Tier;
 use ucuz_cpu::detect::{self, CpuFeatures};
-use ucuz_tensor::backend::BackendInfo;
+use ucuz_tensor::backend::{BackendInfo, KernelChoice};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::engine_args::parse_tier;
@@ -115,6 +115,7 @@ fn text(info: &BackendInfo, features: &CpuFeatures) -> Result<String, std::fmt::
             .unwrap_or_else(|| "available".to_owned());
         writeln!(out, "tier        {:<8} {state}", tier.name())?;
     }
+    writeln!(out, "amx         {}", amx(features))?;
     writeln!(out, "device      {}", info.device)?;
     let e = info.exactness;
     writeln!(
@@ -126,17 +127,82 @@ fn text(info: &BackendInfo, features: &CpuFeatures) -> Result<String, std::fmt::
         e.tiers,
         ucuz_tensor::ARITHMETIC_VERSION
     )?;
+    kernels(&mut out, info)?;
+    Ok(out)
+}
+
+/// The dispatch table.
+fn kernels(out: &mut String, info: &BackendInfo) -> std::fmt::Result {
+    let width = |of: fn(&KernelChoice) -> &str| {
+        let widths = info.kernels.iter().map(|kernel| of(kernel).len());
+        widths.max().unwrap_or(0)
+    };
+    let (operations, names) = (width(|k| &k.operation), width(|k| &k.kernel));
     writeln!(
         out,
-        "\n{:<28} {:<10} why not a faster one",
+        "\n{:<operations$}  {:<names$}  why not a faster one",
         "operation", "kernel"
     )?;
     for kernel in &info.kernels {
-        writeln!(
-            out,
-            "{:<28} {:<10} {}",
-            kernel.operation, kernel.kernel, kernel.why
-        )?;
+        let why = match kernel.why.as_str() {
+            "" => "the fastest there is",
+            why => why,
+        };
+        let (operation, name) = (&kernel.operation, &kernel.kernel);
+        writeln!(out, "{operation:<operations$}  {name:<names$}  {why}")?;
     }
-    Ok(out)
+    Ok(())
+}
+
+/// The tile unit in words; no tier uses it.
+fn amx(features: &CpuFeatures) -> &'static str {
+    if features.has("amx-tile") {
+        "this processor has it, no kernels use it yet"
+    } else {
+        "this processor lacks it"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ucuz_tensor::Backend;
+
+    use super::*;
+
+    fn info() -> BackendInfo {
+        let options = ucuz_cpu::CpuOptions::quiet(Tier::Generic, 1);
+        let backend = ucuz_cpu::CpuBackend::new(options).expect("generic runs everywhere");
+        backend.describe()
+    }
+
+    #[test]
+    fn every_operation_has_a_reason_and_columns_line_up() {
+        let features = CpuFeatures::detect();
+        let text = text(&info(), &features).expect("a string takes everything");
+        let mut lines = text
+            .lines()
+            .skip_while(|line| !line.starts_with("operation"));
+        let header = lines.next().expect("a table");
+        let column = header.find("why").expect("a column");
+        for line in lines {
+            let (before, why) = line.split_at(column);
+            assert!(before.ends_with("  "), "{line:?}");
+            assert!(!why.is_empty() && !why.starts_with(' '), "{line:?}");
+        }
+        assert!(text.contains("amx         this processor"), "{text}");
+    }
+
+    #[test]
+    fn machines_get_the_same_facts() {
+        let info = info();
+        let report = json(&info, &CpuFeatures::detect());
+        let kernels = report["kernels"].as_array().expect("a table");
+        assert_eq!(kernels.len(), info.kernels.len());
+        assert!(
+            report["arithmetic_version"].is_number() || report["arithmetic_version"].is_string()
+        );
+        let names = report["features"].as_array().expect("a list");
+        let has = names.iter().any(|name| name == "amx-tile");
+        assert_eq!(has, CpuFeatures::detect().has("amx-tile"));
+    }
 }

@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn the_description_names_every_format_once() {
-        let backend = CpuBackend::new(CpuOptions::quiet(Tier::Generic, 1)).expect("generic runs everywhere");
+        let backend =
+            CpuBackend::new(CpuOptions::quiet(Tier::Generic, 1)).expect("generic runs everywhere");
         let info = backend.describe();
         for format in FORMATS {
             let name = format!("linear {}", format.name);
