@@ -211,14 +211,13 @@ impl Drop for ThreadPool {
 impl Shared {
     /// Life of a worker.
     fn work(&self, worker: usize) {
-        arch::reset_float_modes();
         let mut seen = 0;
         while let Some(generation) = self.next_job(seen) {
             seen = generation;
-            assert!(
-                arch::float_modes_are_default(),
-                "a foreign library changed the rounding of this thread"
-            );
+            // A foreign library may have changed the rounding of this thread; a panic here would leave the caller waiting.
+            if !arch::float_modes_are_default() {
+                arch::reset_float_modes();
+            }
             // SAFETY: this worker has joined, so nobody writes `job` until it leaves.
             if let Some(job) = unsafe { *self.job.get() } {
                 self.claim(job, worker);
