@@ -169,6 +169,17 @@ fn real_models_meet_the_golden_values() {
                         &row,
                         &divergence(&oracle_rows, &mut bench, &long),
                     );
+                    if name == "smollm2" {
+                        // What one code an activation costs; the README quotes it.
+                        let sizes = Sizes {
+                            activations: Activations::Int8,
+                            ..SIZES
+                        };
+                        let mut int8 = Bench::load(&checkpoint, &backend, KvDtype::Bf16, sizes);
+                        let row = run(&mut int8, &prompts);
+                        let far = divergence(&oracle_rows, &mut int8, &long);
+                        print(name, &format!("{tier} int8"), &row, &far);
+                    }
                     first = Some(rows);
                 }
             }
