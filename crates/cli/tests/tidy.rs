@@ -26,9 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("serve", &["llm", "report"]),
     (
         "cli",
-        &[
-            "llm", "serve", "cpu", "formats", "models", "engine", "text", "tensor", "report",
-        ],
+        &["llm", "serve", "cpu", "formats", "models", "tensor"],
     ),
 ];
 
