@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ucuz_tensor::backend::{BackendInfo, Exactness, KernelChoice, Limits};
 use ucuz_tensor::format::{Arithmetic, Coding, FORMATS, FormatInfo};
-use ucuz_tensor::layout::PanelLayout;
+use ucuz_tensor::layout::{LAYOUT_VERSION, PanelLayout};
 use ucuz_tensor::{Backend, CacheSpec, KvPool, Queue, TensorError, TensorResult};
 
 use crate::detect::{self, CpuFeatures, Tier};
@@ -184,6 +184,11 @@ impl Backend for CpuBackend {
             },
             kernels: linear.chain(others).collect(),
         }
+    }
+
+    fn layout_id(&self) -> String {
+        // One layout serves every tier.
+        format!("{NAME} panels {LAYOUT_VERSION}")
     }
 
     fn layout_bytes(&self, layout: &PanelLayout) -> TensorResult<usize> {

@@ -22,6 +22,11 @@ use crate::format::{Coding, Format, GROUP};
 /// Rows of one panel.
 pub const PANEL_ROWS: usize = 16;
 
+/// Version of the order of bytes in a panel; it keys prepared weights that are kept on disk.
+///
+/// Raise it with any change of where a code or scale lies, or of how it is stored: files of another version are made anew.
+pub const LAYOUT_VERSION: u32 = 1;
+
 /// The compute layout of one weight part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PanelLayout {
@@ -160,6 +165,11 @@ impl PanelLayout {
             cols,
             kind,
         })
+    }
+
+    /// The layout of `rows` rows of this part, as if they were a part of their own.
+    pub const fn with_rows(&self, rows: usize) -> Self {
+        Self { rows, ..*self }
     }
 
     /// Groups of 32 columns in a row, the last one padded.

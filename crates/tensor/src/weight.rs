@@ -2,14 +2,14 @@
 //!
 //! Loading is `layout` (pure sizes), a destination, `repack` by row range, then the source pages may go.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::buffer::Buffer;
+use crate::destination::{Anonymous, Destination, PartPlan};
 use crate::error::{TensorError, TensorResult};
 use crate::format::{Activations, Arithmetic, Format};
 use crate::layout::PanelLayout;
+use crate::part_bytes::PartBytes;
 
 /// A part as stored: rows of whole blocks, borrowed from a file.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ pub struct Part {
     /// The arithmetic, fixed at load.
     pub arithmetic: Arithmetic,
     /// The repacked bytes, in the order the backend chose.
-    pub data: Buffer,
+    pub data: PartBytes,
     /// One number per row, added after the sum.
     pub bias: Option<Vec<f32>>,
 }
@@ -75,16 +75,27 @@ pub struct Weight {
     pub parts: Vec<Part>,
 }
 
-/// Stored rows repacked in one go: small enough to stay in the cache, a multiple of the panel.
-const REPACK_ROWS: usize = 256;
-
 impl Weight {
-    /// Brings stored parts into `backend`'s layout.
+    /// Brings stored parts into `backend`'s layout, in memory of their own.
     ///
     /// # Errors
     /// [`TensorError::Shape`] when the parts disagree on their columns or byte counts, [`TensorError::OutOfMemory`], or
     /// whatever the backend refuses.
     pub fn load(
+        backend: &dyn Backend,
+        name: &str,
+        raw: &[RawPart<'_>],
+        activations: Activations,
+    ) -> TensorResult<Arc<Self>> {
+        Self::load_into(&mut Anonymous, backend, name, raw, activations)
+    }
+
+    /// As [`Weight::load`], with the bytes where `destination` has them.
+    ///
+    /// # Errors
+    /// As [`Weight::load`].
+    pub fn load_into(
+        destination: &mut dyn Destination,
         backend: &dyn Backend,
         name: &str,
         raw: &[RawPart<'_>],
@@ -101,7 +112,7 @@ impl Weight {
                     part.cols,
                 ));
             }
-            parts.push(Part::load(backend, part, rows, activations)?);
+            parts.push(Part::load(destination, backend, part, rows, activations)?);
             rows += part.rows;
         }
         Ok(Arc::new(Self {
@@ -123,6 +134,7 @@ impl Weight {
 
 impl Part {
     fn load(
+        destination: &mut dyn Destination,
         backend: &dyn Backend,
         raw: &RawPart<'_>,
         first_row: usize,
@@ -147,13 +159,12 @@ impl Part {
         }
         let layout = PanelLayout::new(raw.format, raw.rows, raw.cols)?;
         let arithmetic = activations.arithmetic(raw.format);
-        let bytes = backend.layout_bytes(&layout)?;
-        let mut data = Buffer::zeroed(bytes, &raw.name)?;
-        for start in (0..raw.rows).step_by(REPACK_ROWS) {
-            let range: Range<usize> = start..(start + REPACK_ROWS).min(raw.rows);
-            let source = &raw.bytes[range.start * row_bytes..range.end * row_bytes];
-            backend.repack(data.bytes_mut(), &layout, source, range)?;
-        }
+        let plan = PartPlan::new(backend, &raw.name, layout)?;
+        let data = destination.place(&plan, &mut |chunk, bytes| {
+            let (rows, chunk_layout) = (&chunk.rows, layout.with_rows(chunk.rows.len()));
+            let source = &raw.bytes[rows.start * row_bytes..rows.end * row_bytes];
+            backend.repack(bytes, &chunk_layout, source, 0..rows.len())
+        })?;
         Ok(Self {
             name: raw.name.clone(),
             first_row,
