@@ -173,30 +173,20 @@ fn put_group(panel: &mut [u8], coded: &CodedPanel, g: usize, row: usize, group: 
     }
     let (subs, codes) = panel[coded.group_offset(g)..].split_at_mut(coded.sub_bytes());
     for sub in 0..coded.sub_scales {
-        subs[sub * PANEL_ROWS + row] = group.sub_scales[sub] as u8;
+        let (scale, min) = (group.sub_scales[sub] as u8, group.sub_mins[sub] as u8);
+        if coded.packed_subs() {
+            subs[sub * PANEL_ROWS + row] = scale | min << 4;
+            continue;
+        }
+        subs[sub * PANEL_ROWS + row] = scale;
         if coded.minimum {
-            subs[(coded.sub_scales + sub) * PANEL_ROWS + row] = group.sub_mins[sub] as u8;
+            subs[(coded.sub_scales + sub) * PANEL_ROWS + row] = min;
         }
     }
-    let biased = group
+    let stored = group
         .codes
         .map(|code| (code as u8).wrapping_add(coded.bias));
-    let quads = biased.as_chunks::<4>().0;
-    let places = codes
-        .as_chunks_mut::<4>()
-        .0
-        .iter_mut()
-        .skip(row)
-        .step_by(PANEL_ROWS);
-    if coded.bits == 8 {
-        for (place, quad) in places.zip(quads) {
-            *place = *quad;
-        }
-    } else {
-        for (place, (low, high)) in places.zip(quads[..4].iter().zip(&quads[4..])) {
-            *place = std::array::from_fn(|c| low[c] | high[c] << 4);
-        }
-    }
+    coded.put_codes(codes, row, &stored);
 }
 
 /// Scales of integer formats are f16 values, so this is exact.

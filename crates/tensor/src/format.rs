@@ -91,7 +91,7 @@ pub enum Coding {
     Float,
     /// Integer codes with scales; see [`Group`] for the exact value of an element.
     Integer {
-        /// Bits of the compute code: 4 (codes fit -8..=7 if signed, 0..=15 if not) or 8 (-128..=127).
+        /// Bits of a code: 2, 3, 4, 5, 6 or 8; `-2^(bits - 1)..` if signed, `0..2^bits` if not.
         bits: u8,
         /// Whether codes are signed.
         signed: bool,
@@ -191,7 +191,7 @@ pub static FORMATS: &[FormatInfo] = &[
         6,
         32,
         22,
-        integer(8, true, 1, 0, false),
+        integer(5, true, 1, 0, false),
         I8,
         Some(quant::q5_0::unpack)
     ),
@@ -200,7 +200,7 @@ pub static FORMATS: &[FormatInfo] = &[
         7,
         32,
         24,
-        integer(8, true, 1, 0, true),
+        integer(5, false, 1, 0, true),
         I8,
         Some(quant::q5_1::unpack)
     ),
@@ -218,7 +218,7 @@ pub static FORMATS: &[FormatInfo] = &[
         10,
         256,
         84,
-        integer(4, false, 8, 2, true),
+        integer(2, false, 8, 2, true),
         I8,
         Some(quant::q2_k::unpack)
     ),
@@ -227,7 +227,7 @@ pub static FORMATS: &[FormatInfo] = &[
         11,
         256,
         110,
-        integer(4, true, 8, 2, false),
+        integer(3, true, 8, 2, false),
         I8,
         Some(quant::q3_k::unpack)
     ),
@@ -245,7 +245,7 @@ pub static FORMATS: &[FormatInfo] = &[
         13,
         256,
         176,
-        integer(8, true, 8, 1, true),
+        integer(5, false, 8, 1, true),
         I8,
         Some(quant::q5_k::unpack)
     ),
@@ -254,7 +254,7 @@ pub static FORMATS: &[FormatInfo] = &[
         14,
         256,
         210,
-        integer(8, true, 8, 2, false),
+        integer(6, true, 8, 2, false),
         I8,
         Some(quant::q6_k::unpack)
     ),

@@ -9,10 +9,11 @@
 //!          float:            pairs of columns (bf16), or single columns (f16, f32), ascending, padded to 32 columns
 //! block  = d[16]  m[16]?  then per group: sub_scales[s][16]  sub_mins[s][16]  codes
 //!          d, m are f16 (integer) or f32 (codebook); m only with a minimum; a short last block holds only its groups
-//! codes  = 8 bits: for quad q in 0..8, row r, c in 0..4:  byte (q*16 + r)*4 + c            = code(r, 4q + c) + 128
-//!          4 bits: for quad q in 0..4, row r, c in 0..4:  byte (q*16 + r)*4 + c, low nibble = code(r, 4q + c) + bias,
-//!                                                         high nibble = code(r, 16 + 4q + c) + bias
-//!          bias = 8 when signed, else 0; codebook: the nibble is the index into the levels
+//!          2-bit codes: sub-scale and sub-minimum share a byte, the scale in its low nibble
+//! codes  = planes of 8, 4, 2 or 1 bits, the low bits of the code first: 2 = 2, 3 = 2 + 1, 4 = 4, 5 = 4 + 1, 6 = 4 + 2, 8 = 8
+//! plane  = b vectors of 64 bytes; quad q (columns 4q..4q + 4 of 32) is in vector q % b, shifted left by b (q / b):
+//!          byte ((q % b)*16 + r)*4 + c, bits b (q / b)..  =  its b bits of code(r, 4q + c) + bias
+//!          bias = 2^(bits - 1) when signed, else 0; codebook: the code is the index into the levels
 //! bf16   = for pair p, row r: [w(r, 2p), w(r, 2p + 1)]        f16, f32 = for column k, row r: w(r, k)
 //! ```
 
@@ -21,6 +22,8 @@ use crate::format::{Coding, Format, GROUP};
 
 /// Rows of one panel.
 pub const PANEL_ROWS: usize = 16;
+/// Bytes of four columns of a panel at eight bits: one vector.
+const QUAD_BYTES: usize = PANEL_ROWS * 4;
 
 /// The compute layout of one weight part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,7 @@ pub enum PanelKind {
 /// Byte geometry of a coded panel; all sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodedPanel {
-    /// 4 or 8.
+    /// Bits of a code: 2, 3, 4, 5, 6 or 8.
     pub bits: u8,
     /// What is added to a code before it is stored; 0 for codebook indices.
     pub bias: u8,
@@ -74,12 +77,66 @@ impl CodedPanel {
 
     /// Bytes of the sub-scales (and sub-minima) before the codes of a group.
     pub const fn sub_bytes(&self) -> usize {
-        self.sub_scales * PANEL_ROWS * if self.minimum { 2 } else { 1 }
+        let own_byte = self.minimum && !self.packed_subs();
+        self.sub_scales * PANEL_ROWS * if own_byte { 2 } else { 1 }
+    }
+
+    /// Whether a sub-scale and its sub-minimum share a byte: the scale is the low nibble.
+    pub const fn packed_subs(&self) -> bool {
+        self.bits == 2
+    }
+
+    /// Bits of the plane that holds the low bits of the codes; the other plane has the rest, if any.
+    pub const fn low_bits(&self) -> u8 {
+        match self.bits {
+            2 | 3 => 2,
+            8 => 8,
+            _ => 4,
+        }
+    }
+
+    /// Where each plane lies: bits of the plane, its first byte within the codes of a group, bits of the code below it.
+    pub fn planes(&self) -> impl Iterator<Item = (u8, usize, u8)> + use<> {
+        let low = self.low_bits();
+        let start = usize::from(low) * QUAD_BYTES;
+        [(low, 0, 0), (self.bits - low, start, low)]
+            .into_iter()
+            .filter(|plane| plane.0 > 0)
+    }
+
+    /// The stored code, bias and all, of one column of one lane; `codes` are those of the group.
+    pub fn stored_code(&self, codes: &[u8], column: usize, lane: usize) -> u8 {
+        let (quad, c) = (column / 4, column % 4);
+        self.planes().fold(0, |code, (bits, start, below)| {
+            let b = usize::from(bits);
+            let byte = codes[start + (quad % b * PANEL_ROWS + lane) * 4 + c];
+            let mask = u8::MAX >> (8 - bits);
+            code | (byte >> (b * (quad / b)) & mask) << below
+        })
+    }
+
+    /// Stores the codes, bias and all, of the 32 columns of one lane.
+    pub fn put_codes(&self, codes: &mut [u8], lane: usize, stored: &[u8; GROUP]) {
+        let quads: &[[u8; 4]; GROUP / 4] = bytemuck::cast_ref(stored);
+        for (bits, start, below) in self.planes() {
+            let b = usize::from(bits);
+            let mask = u8::MAX >> (8 - bits);
+            for vector in 0..b {
+                let place = start + (vector * PANEL_ROWS + lane) * 4;
+                let bytes: [u8; 4] = std::array::from_fn(|c| {
+                    let own = quads.iter().skip(vector).step_by(b).enumerate();
+                    own.fold(0, |byte, (at, quad)| {
+                        byte | (quad[c] >> below & mask) << (b * at)
+                    })
+                });
+                codes[place..place + 4].copy_from_slice(&bytes);
+            }
+        }
     }
 
     /// Bytes of the codes of a group.
     pub const fn code_bytes(&self) -> usize {
-        PANEL_ROWS * GROUP * self.bits as usize / 8
+        QUAD_BYTES * self.bits as usize
     }
 
     /// Bytes of one group: sub-scales and codes.
@@ -126,13 +183,7 @@ impl PanelLayout {
                 minimum,
             } => PanelKind::Coded(CodedPanel {
                 bits,
-                bias: if bits == 8 {
-                    128
-                } else if signed {
-                    8
-                } else {
-                    0
-                },
+                bias: if signed { 1 << (bits - 1) } else { 0 },
                 groups_per_scale: usize::from(groups_per_scale),
                 sub_scales: usize::from(sub_scales),
                 minimum,

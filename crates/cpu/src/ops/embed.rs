@@ -101,33 +101,30 @@ fn read_group(
         0.0
     };
     let (subs, codes) = panel[coded.group_offset(g)..].split_at(coded.sub_bytes());
-    let sub = |index: usize| f32::from(subs[index * PANEL_ROWS + lane] as i8);
+    let sub = |index: usize| subs[index * PANEL_ROWS + lane];
+    let factors = |half: usize| match (coded.packed_subs(), coded.minimum) {
+        (true, _) => [(sub(half) & 15) as i8, (sub(half) >> 4) as i8],
+        (false, true) => [sub(half) as i8, sub(coded.sub_scales + half) as i8],
+        (false, false) => [sub(half) as i8, 1],
+    };
     for (column, dst) in dst.iter_mut().enumerate() {
         let half = (column / 16).min(coded.sub_scales.saturating_sub(1));
-        let (quad, c) = (column / 4, column % 4);
-        let byte = |quad: usize| codes[(quad * PANEL_ROWS + lane) * 4 + c];
-        let raw = match (coded.bits, quad < 4) {
-            (8, _) => byte(quad),
-            (_, true) => byte(quad) & 15,
-            (_, false) => byte(quad - 4) >> 4,
-        };
+        let raw = coded.stored_code(codes, column, lane);
         let code = match levels {
             Some(levels) => f32::from(levels[usize::from(raw & 15)]),
             None => f32::from(i16::from(raw) - i16::from(coded.bias)),
         };
-        let scale = if coded.sub_scales == 0 {
-            d
-        } else {
-            d * sub(half)
-        };
-        *dst = scale * code;
+        if coded.sub_scales == 0 {
+            *dst = d * code;
+            if coded.minimum {
+                *dst += m;
+            }
+            continue;
+        }
+        let [scale, min] = factors(half).map(f32::from);
+        *dst = d * scale * code;
         if coded.minimum {
-            let minimum = if coded.sub_scales == 0 {
-                m
-            } else {
-                m * sub(coded.sub_scales + half)
-            };
-            *dst += minimum;
+            *dst += m * min;
         }
     }
 }
