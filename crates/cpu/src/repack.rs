@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use ucuz_tensor::error::{TensorError, TensorResult};
 use ucuz_tensor::format::{Coding, FormatInfo, GROUP};
-use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout};
+use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
 use ucuz_tensor::numerics::bf16_bits;
 use ucuz_tensor::numerics::bf16_value;
-use ucuz_tensor::quant::{BLOCK_GROUPS_MAX, Group};
+use ucuz_tensor::quant::{BLOCK_GROUPS_MAX, Group, mxfp4};
 
 use crate::pool::{Disjoint, ThreadPool};
 
@@ -123,7 +123,7 @@ fn fill_coded(
 ) {
     let info: &FormatInfo = layout.format.info();
     let indices = match info.coding {
-        Coding::Codebook { levels } => Some(level_indices(levels)),
+        Coding::Codebook { levels, .. } => Some(level_indices(levels)),
         _ => None,
     };
     let block_groups = info.block_elements / GROUP;
@@ -161,10 +161,9 @@ fn level_indices(levels: &[i8; 16]) -> [i8; 256] {
 fn put_group(panel: &mut [u8], coded: &CodedPanel, g: usize, row: usize, group: &Group) {
     if g.is_multiple_of(coded.groups_per_scale) {
         let header = &mut panel[coded.block_offset(g)..];
-        if coded.wide_scale {
-            header[row * 4..][..4].copy_from_slice(&group.d.to_le_bytes());
-        } else {
-            header[row * 2..][..2].copy_from_slice(&f16_bytes(group.d));
+        match coded.scale {
+            ScaleKind::F16 => header[row * 2..][..2].copy_from_slice(&f16_bytes(group.d)),
+            ScaleKind::Exponent => header[row] = mxfp4::exponent(group.d),
         }
         if coded.minimum {
             let at = coded.header_bytes() - 2 * PANEL_ROWS + row * 2;

@@ -28,7 +28,7 @@ pub struct CodedCall<'a> {
     pub rows: usize,
 }
 
-/// One panel of float or codebook weights times one block of float activations.
+/// One panel of float weights times one block of float activations.
 #[derive(Debug)]
 pub struct FloatCall<'a> {
     /// The panel.
@@ -36,6 +36,21 @@ pub struct FloatCall<'a> {
     /// The activation block: `[columns][rows.next_power_of_two()]`.
     pub x: &'a [f32],
     /// Activation rows that count, 1 to 8; a kernel may write up to the next power of two.
+    pub rows: usize,
+}
+
+/// One panel of codebook weights times one block of float activations.
+#[derive(Debug)]
+pub struct CodebookCall<'a> {
+    /// The panel.
+    pub panel: &'a [u8],
+    /// Its geometry.
+    pub coded: CodedPanel,
+    /// What the codes stand for.
+    pub levels: &'a Levels,
+    /// The activation block, as in [`FloatCall`].
+    pub x: &'a [f32],
+    /// Activation rows that count, as in [`FloatCall`].
     pub rows: usize,
 }
 
@@ -59,7 +74,7 @@ pub struct Kernels {
     /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
     pub linear_i8: fn(&mut Tile, &CodedCall<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
-    pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &FloatCall<'_>, &Levels),
+    pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &CodebookCall<'_>),
     /// bf16 weights, `Arithmetic::Bf16`.
     pub linear_bf16: FloatKernel,
     /// f16 weights, `Arithmetic::F32`.
@@ -130,9 +145,7 @@ static AVX2: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx2::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe {
-        avx2::codebook::linear_codebook(tile, call, levels)
-    },
+    linear_codebook: |tile, call| unsafe { avx2::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |tile, call| unsafe { avx2::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -163,9 +176,7 @@ static AVX512: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx512::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe {
-        avx512::codebook::linear_codebook(tile, call, levels)
-    },
+    linear_codebook: |tile, call| unsafe { avx512::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |tile, call| unsafe { avx512::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.

@@ -102,11 +102,24 @@ pub enum Coding {
         /// Whether a minimum `m` is added, with as many integer sub-minima as there are sub-scales.
         minimum: bool,
     },
-    /// 4-bit indices into 16 integer levels, one f32 scale per group.
+    /// 4-bit indices into 16 integer levels.
     Codebook {
         /// The levels, exact in bf16.
         levels: &'static [i8; 16],
+        /// How scales are stored.
+        scale: CodebookScale,
     },
+}
+
+/// How the scales of a codebook format are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodebookScale {
+    /// One f16 per group.
+    F16,
+    /// One f16 per 8 groups times an integer sub-scale per group.
+    F16Sub,
+    /// One exponent byte per group, see [`quant::mxfp4`].
+    Exponent,
 }
 
 /// Splits one stored block into its groups.
@@ -264,7 +277,8 @@ pub static FORMATS: &[FormatInfo] = &[
         32,
         18,
         Coding::Codebook {
-            levels: &quant::iq4_nl::LEVELS
+            levels: &quant::iq4_nl::LEVELS,
+            scale: CodebookScale::F16,
         },
         Bf16Code,
         Some(quant::iq4_nl::unpack)
@@ -275,7 +289,8 @@ pub static FORMATS: &[FormatInfo] = &[
         256,
         136,
         Coding::Codebook {
-            levels: &quant::iq4_nl::LEVELS
+            levels: &quant::iq4_nl::LEVELS,
+            scale: CodebookScale::F16Sub,
         },
         Bf16Code,
         Some(quant::iq4_xs::unpack)
@@ -286,7 +301,8 @@ pub static FORMATS: &[FormatInfo] = &[
         32,
         17,
         Coding::Codebook {
-            levels: &quant::mxfp4::LEVELS
+            levels: &quant::mxfp4::LEVELS,
+            scale: CodebookScale::Exponent,
         },
         Bf16Code,
         Some(quant::mxfp4::unpack)

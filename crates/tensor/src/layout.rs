@@ -8,7 +8,7 @@
 //! panel  = integer/codebook: blocks of `groups_per_scale` groups of 32 columns, ascending
 //!          float:            pairs of columns (bf16), or single columns (f16, f32), ascending, padded to 32 columns
 //! block  = d[16]  m[16]?  then per group: sub_scales[s][16]  sub_mins[s][16]  codes
-//!          d, m are f16 (integer) or f32 (codebook); m only with a minimum; a short last block holds only its groups
+//!          d, m are f16, or d an exponent byte (MXFP4); m only with a minimum; a short last block holds only its groups
 //!          2-bit codes: sub-scale and sub-minimum share a byte, the scale in its low nibble
 //! codes  = planes of 8, 4, 2 or 1 bits, the low bits of the code first: 2 = 2, 3 = 2 + 1, 4 = 4, 5 = 4 + 1, 6 = 4 + 2, 8 = 8
 //! plane  = b vectors of 64 bytes; quad q (columns 4q..4q + 4 of 32) is in vector q % b, shifted left by b (q / b):
@@ -18,7 +18,7 @@
 //! ```
 
 use crate::error::{TensorError, TensorResult};
-use crate::format::{Coding, Format, GROUP};
+use crate::format::{CodebookScale, Coding, Format, GROUP};
 
 /// Rows of one panel.
 pub const PANEL_ROWS: usize = 16;
@@ -51,6 +51,15 @@ pub enum PanelKind {
     F32,
 }
 
+/// How the scale of a block is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleKind {
+    /// f16.
+    F16,
+    /// An exponent byte, see [`crate::quant::mxfp4`].
+    Exponent,
+}
+
 /// Byte geometry of a coded panel; all sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodedPanel {
@@ -64,14 +73,17 @@ pub struct CodedPanel {
     pub sub_scales: usize,
     /// Whether there is a minimum.
     pub minimum: bool,
-    /// Whether `d` is f32 (codebook) instead of f16.
-    pub wide_scale: bool,
+    /// How `d` is stored.
+    pub scale: ScaleKind,
 }
 
 impl CodedPanel {
     /// Bytes of `d` (and `m`) at the head of a block.
     pub const fn header_bytes(&self) -> usize {
-        let d = PANEL_ROWS * if self.wide_scale { 4 } else { 2 };
+        let d = match self.scale {
+            ScaleKind::F16 => PANEL_ROWS * 2,
+            ScaleKind::Exponent => PANEL_ROWS,
+        };
         d + if self.minimum { PANEL_ROWS * 2 } else { 0 }
     }
 
@@ -187,15 +199,18 @@ impl PanelLayout {
                 groups_per_scale: usize::from(groups_per_scale),
                 sub_scales: usize::from(sub_scales),
                 minimum,
-                wide_scale: false,
+                scale: ScaleKind::F16,
             }),
-            Coding::Codebook { .. } => PanelKind::Coded(CodedPanel {
+            Coding::Codebook { scale, .. } => PanelKind::Coded(CodedPanel {
                 bits: 4,
                 bias: 0,
-                groups_per_scale: 1,
-                sub_scales: 0,
+                groups_per_scale: if scale == CodebookScale::F16Sub { 8 } else { 1 },
+                sub_scales: usize::from(scale == CodebookScale::F16Sub),
                 minimum: false,
-                wide_scale: true,
+                scale: match scale {
+                    CodebookScale::Exponent => ScaleKind::Exponent,
+                    CodebookScale::F16 | CodebookScale::F16Sub => ScaleKind::F16,
+                },
             }),
         };
         if matches!(kind, PanelKind::Coded(_)) && !cols.is_multiple_of(GROUP) {

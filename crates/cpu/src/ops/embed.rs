@@ -1,8 +1,9 @@
 //! Rows of a table back from its panels: the embedding lookup.
 
 use ucuz_tensor::format::{Coding, GROUP};
-use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout};
+use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
 use ucuz_tensor::numerics::bf16_value;
+use ucuz_tensor::quant::mxfp4;
 use ucuz_tensor::tensor::ViewMut;
 use ucuz_tensor::weight::Weight;
 
@@ -47,7 +48,7 @@ fn read_lane(dst: &mut [f32], layout: &PanelLayout, panel: &[u8], lane: usize) {
     match layout.kind {
         PanelKind::Coded(coded) => {
             let levels = match layout.format.info().coding {
-                Coding::Codebook { levels } => Some(levels),
+                Coding::Codebook { levels, .. } => Some(levels),
                 _ => None,
             };
             for (g, dst) in dst.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
@@ -89,11 +90,9 @@ fn read_group(
 ) {
     let header = &panel[coded.block_offset(g)..];
     let f16_at = |at: usize| half::f16::from_le_bytes([header[at], header[at + 1]]).to_f32();
-    let d = if coded.wide_scale {
-        let at = lane * 4;
-        f32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    } else {
-        f16_at(lane * 2)
+    let d = match coded.scale {
+        ScaleKind::F16 => f16_at(lane * 2),
+        ScaleKind::Exponent => mxfp4::half_scale(header[lane]),
     };
     let m = if coded.minimum {
         f16_at((PANEL_ROWS + lane) * 2)

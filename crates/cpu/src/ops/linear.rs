@@ -14,7 +14,7 @@ use ucuz_tensor::weight::{Part, Weight};
 
 use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, I8Group, Rounding, Tile};
 use crate::pool::{Disjoint, ThreadPool};
-use crate::table::{CodedCall, FloatCall, Kernels, Levels};
+use crate::table::{CodebookCall, CodedCall, FloatCall, Kernels, Levels};
 
 /// Tasks that each thread gets on average: enough to even out, few enough to stream.
 const TASKS_PER_THREAD: usize = 4;
@@ -360,9 +360,17 @@ impl Job<'_> {
 
     fn float(&self, tile: &mut Tile, part: &Part, call: FloatCall<'_>) {
         match (part.layout.kind, part.layout.format.info().coding) {
-            (PanelKind::Coded(_), Coding::Codebook { levels }) => {
+            (PanelKind::Coded(coded), Coding::Codebook { levels, .. }) => {
                 let levels: Levels = levels.map(f32::from);
-                (self.kernels.linear_codebook)(tile, &call, &levels);
+                let FloatCall { panel, x, rows } = call;
+                let call = CodebookCall {
+                    panel,
+                    coded,
+                    levels: &levels,
+                    x,
+                    rows,
+                };
+                (self.kernels.linear_codebook)(tile, &call);
             }
             (PanelKind::Coded(_), _) => unreachable!("integer codes meet packed codes"),
             (PanelKind::Bf16, _) => (self.kernels.linear_bf16)(tile, &call),
