@@ -10,7 +10,7 @@ use ucuz_tensor::format::{Coding, FormatInfo, GROUP};
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
 use ucuz_tensor::numerics::bf16_bits;
 use ucuz_tensor::numerics::bf16_value;
-use ucuz_tensor::quant::{BLOCK_GROUPS_MAX, Group, mxfp4};
+use ucuz_tensor::quant::{self, BLOCK_GROUPS_MAX, Group, int8_row, mxfp4};
 
 use crate::pool::{Disjoint, ThreadPool};
 
@@ -49,7 +49,7 @@ fn check(
     stored: &[u8],
     rows: &Range<usize>,
 ) -> TensorResult<usize> {
-    let format = layout.format;
+    let format = layout.stored;
     let whole = rows.start <= rows.end && rows.end <= layout.rows;
     let aligned = rows.start.is_multiple_of(PANEL_ROWS)
         && (rows.end.is_multiple_of(PANEL_ROWS) || rows.end == layout.rows);
@@ -87,6 +87,7 @@ fn check(
 fn fill_panel(panel: &mut [u8], layout: &PanelLayout, stored: &[u8], row_bytes: usize) {
     match layout.kind {
         PanelKind::Coded(coded) => fill_coded(panel, layout, &coded, stored, row_bytes),
+        PanelKind::Rows => fill_rows(panel, layout, stored, row_bytes),
         PanelKind::Bf16 => fill_float(panel, stored, row_bytes, |panel, k, row, w: [u8; 2]| {
             let w = bf16_bits(bf16_value(u16::from_le_bytes(w))).to_le_bytes();
             panel[((k / 2 * PANEL_ROWS + row) * 2 + k % 2) * 2..][..2].copy_from_slice(&w);
@@ -110,6 +111,31 @@ fn fill_float<const N: usize>(
     for (row, values) in stored.chunks_exact(row_bytes).enumerate() {
         for (k, value) in values.as_chunks::<N>().0.iter().enumerate() {
             put(panel, k, row, *value);
+        }
+    }
+}
+
+/// Writes up to 16 rows of codes and scales, converted if they are stored in another format.
+fn fill_rows(panel: &mut [u8], layout: &PanelLayout, stored: &[u8], row_bytes: usize) {
+    panel.fill(0);
+    let (scales, codes) = panel.split_at_mut(PANEL_ROWS * 4);
+    let mut values = vec![0.0; layout.cols];
+    let mut converted = vec![0; layout.cols + 4];
+    for (row, stored) in stored.chunks_exact(row_bytes).enumerate() {
+        quant::convert_row(
+            (layout.stored, stored),
+            layout.format,
+            &mut values,
+            &mut converted,
+        );
+        let (row_codes, scale) = int8_row::split(&converted);
+        scales[row * 4..][..4].copy_from_slice(&scale.to_le_bytes());
+        let places = codes.as_chunks_mut::<4>().0;
+        let places = places.iter_mut().skip(row).step_by(PANEL_ROWS);
+        for (place, codes) in places.zip(row_codes.chunks(4)) {
+            for (place, code) in place.iter_mut().zip(codes) {
+                *place = code ^ 0x80;
+            }
         }
     }
 }

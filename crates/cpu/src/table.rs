@@ -5,7 +5,7 @@
 
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
-use crate::activations::{self, I8Group, Rounding, Tile};
+use crate::activations::{self, I8Group, Rounding, RowHead, RowSpan, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
@@ -24,6 +24,19 @@ pub struct CodedCall<'a> {
     pub groups: &'a [I8Group],
     /// int8 codes of one number: 1 (`Arithmetic::I8`) or 2 (`Arithmetic::I8Pair`).
     pub planes: usize,
+    /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
+    pub rows: usize,
+}
+
+/// One panel of row-scaled weights times one block of row-scaled activations.
+#[derive(Debug)]
+pub struct RowCall<'a> {
+    /// The panel.
+    pub panel: &'a [u8],
+    /// Scales and sums of the activation rows.
+    pub head: &'a RowHead,
+    /// Their codes, one entry per 64 columns.
+    pub spans: &'a [RowSpan],
     /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
     pub rows: usize,
 }
@@ -69,10 +82,14 @@ pub struct Kernels {
     pub tier: Tier,
     /// [`activations::quantise_block`].
     pub quantise_block: fn(&mut [I8Group], &[f32], cols: usize, planes: usize),
+    /// [`activations::quantise_rows`].
+    pub quantise_rows: fn(&mut RowHead, &mut [RowSpan], &[f32], cols: usize),
     /// [`activations::pack_block`].
     pub pack_block: fn(&mut [f32], &[f32], usize, Rounding),
     /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
     pub linear_i8: fn(&mut Tile, &CodedCall<'_>),
+    /// Row-scaled weights, `Arithmetic::I8Row`.
+    pub linear_rows: fn(&mut Tile, &RowCall<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
     pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &CodebookCall<'_>),
     /// bf16 weights, `Arithmetic::Bf16`.
@@ -120,8 +137,10 @@ impl Kernels {
 static GENERIC: Kernels = Kernels {
     tier: Tier::Generic,
     quantise_block: activations::quantise_block,
+    quantise_rows: activations::quantise_rows,
     pack_block: activations::pack_block,
     linear_i8: generic::integer::linear_i8,
+    linear_rows: generic::row_scaled::linear_rows,
     linear_codebook: generic::codebook::linear_codebook,
     linear_bf16: generic::float::linear_float::<generic::float::Bf16Columns>,
     linear_f16: generic::float::linear_float::<generic::float::F16Columns>,
@@ -141,9 +160,15 @@ static AVX2: Kernels = Kernels {
         avx2::portable::quantise_block(block, x, cols, planes)
     },
     // SAFETY: detected, see `for_tier`.
+    quantise_rows: |head, spans, x, cols| unsafe {
+        avx2::portable::quantise_rows(head, spans, x, cols)
+    },
+    // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx2::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx2::integer::linear_i8(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_rows: |tile, call| unsafe { avx2::row_scaled::linear_rows(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_codebook: |tile, call| unsafe { avx2::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -172,9 +197,15 @@ static AVX512: Kernels = Kernels {
         avx512::quantise::quantise_block(block, x, cols, planes)
     },
     // SAFETY: detected, see `for_tier`.
+    quantise_rows: |head, spans, x, cols| unsafe {
+        avx512::portable::quantise_rows(head, spans, x, cols)
+    },
+    // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx512::integer::linear_i8(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_rows: |tile, call| unsafe { avx512::row_scaled::linear_rows(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_codebook: |tile, call| unsafe { avx512::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.

@@ -33,6 +33,7 @@ pub enum Format {
     IQ4_NL,
     IQ4_XS,
     MXFP4,
+    Int8Row,
 }
 
 /// How a product with this weight is computed, the same on every tier and for any number of rows.
@@ -47,6 +48,9 @@ pub enum Arithmetic {
     /// As [`Arithmetic::I8`], and then once more for what the rounding of the activations left over, a group at a time:
     /// `x ≈ s · q + s' · q'` with `q'` the int8 codes of `x - s · q`. Fifteen bits instead of eight, for twice the dots.
     I8Pair,
+    /// Activations quantised to int8 with one f32 scale per row, weights with one per row of theirs; one exact dot over all
+    /// columns, then `acc = f32(dot) · (s_x · s_w)`.
+    I8Row,
     /// Activations rounded to bf16; codes are small integers (exact in bf16); per group the even and the odd
     /// columns are summed apart, ascending, then `acc = fma(even + odd, d, acc)`.
     Bf16Code,
@@ -84,6 +88,34 @@ impl Activations {
     }
 }
 
+/// What happens to the format of a weight while it is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnLoad {
+    /// It stays.
+    #[default]
+    AsStored,
+    /// Every projection becomes [`Format::Int8Row`], rounded to nearest; embedding and head stay as they are.
+    W8A8,
+}
+
+impl OnLoad {
+    /// Name as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AsStored => "as-stored",
+            Self::W8A8 => "w8a8",
+        }
+    }
+
+    /// The format of a projection that is stored as `stored`.
+    pub const fn format(self, stored: Format) -> Format {
+        match self {
+            Self::AsStored => stored,
+            Self::W8A8 => Format::Int8Row,
+        }
+    }
+}
+
 /// What the numbers of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
@@ -102,6 +134,8 @@ pub enum Coding {
         /// Whether a minimum `m` is added, with as many integer sub-minima as there are sub-scales.
         minimum: bool,
     },
+    /// int8 codes under one f32 scale per row, which follows them.
+    RowScaled,
     /// 4-bit indices into 16 integer levels.
     Codebook {
         /// The levels, exact in bf16.
@@ -131,17 +165,19 @@ pub struct FormatInfo {
     pub format: Format,
     /// Its usual name, as in GGUF tooling.
     pub name: &'static str,
-    /// Type id in a GGUF file.
-    pub gguf_id: u32,
+    /// Type id in a GGUF file, if it can be stored there.
+    pub gguf_id: Option<u32>,
     /// Elements of one block; a row is a whole number of blocks.
     pub block_elements: usize,
     /// Bytes of one block.
     pub block_bytes: usize,
+    /// Bytes of a row behind its blocks.
+    pub row_tail_bytes: usize,
     /// What a block holds.
     pub coding: Coding,
     /// The arithmetic it runs with.
     pub arithmetic: Arithmetic,
-    /// Splits one block into `block_elements / 32` groups; `None` for [`Coding::Float`].
+    /// Splits one block into `block_elements / 32` groups; `None` where a row is not made of [`Group`]s.
     pub unpack: Option<Unpack>,
 }
 
@@ -166,9 +202,10 @@ macro_rules! row {
         FormatInfo {
             format: Format::$f,
             name: stringify!($f),
-            gguf_id: $id,
+            gguf_id: Some($id),
             block_elements: $elements,
             block_bytes: $bytes,
+            row_tail_bytes: 0,
             coding: $coding,
             arithmetic: Arithmetic::$arith,
             unpack: $unpack,
@@ -307,6 +344,17 @@ pub static FORMATS: &[FormatInfo] = &[
         Bf16Code,
         Some(quant::mxfp4::unpack)
     ),
+    FormatInfo {
+        format: Format::Int8Row,
+        name: "INT8_ROW",
+        gguf_id: None,
+        block_elements: 1,
+        block_bytes: 1,
+        row_tail_bytes: 4,
+        coding: Coding::RowScaled,
+        arithmetic: Arithmetic::I8Row,
+        unpack: None,
+    },
 ];
 
 impl Format {
@@ -319,7 +367,7 @@ impl Format {
     pub fn from_gguf_id(id: u32) -> Option<Self> {
         FORMATS
             .iter()
-            .find(|row| row.gguf_id == id)
+            .find(|row| row.gguf_id == Some(id))
             .map(|row| row.format)
     }
 
@@ -328,7 +376,8 @@ impl Format {
         let info = self.info();
         cols.is_multiple_of(info.block_elements)
             .then_some(cols / info.block_elements)?
-            .checked_mul(info.block_bytes)
+            .checked_mul(info.block_bytes)?
+            .checked_add(info.row_tail_bytes)
     }
 
     /// Bits per weight in the file, block bookkeeping counted.

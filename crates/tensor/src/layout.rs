@@ -14,6 +14,8 @@
 //! plane  = b vectors of 64 bytes; quad q (columns 4q..4q + 4 of 32) is in vector q % b, shifted left by b (q / b):
 //!          byte ((q % b)*16 + r)*4 + c, bits b (q / b)..  =  its b bits of code(r, 4q + c) + bias
 //!          bias = 2^(bits - 1) when signed, else 0; codebook: the code is the index into the levels
+//! rows   = INT8_ROW: scale[16] in f32, then for quad q, row r, c in 0..4:  byte (q*16 + r)*4 + c  =  code(r, 4q + c) + 128,
+//!          columns padded to 64
 //! bf16   = for pair p, row r: [w(r, 2p), w(r, 2p + 1)]        f16, f32 = for column k, row r: w(r, k)
 //! ```
 
@@ -22,14 +24,20 @@ use crate::format::{CodebookScale, Coding, Format, GROUP};
 
 /// Rows of one panel.
 pub const PANEL_ROWS: usize = 16;
+/// Columns of one span of row-scaled codes: what one tile of a tile unit takes.
+pub const ROW_SPAN: usize = 64;
+/// Most columns of row-scaled weights: `127² · 2^16` and `255 · 127 · 2^16` fit 32 bits.
+const ROW_COLS_MAX: usize = 1 << 16;
 /// Bytes of four columns of a panel at eight bits: one vector.
 const QUAD_BYTES: usize = PANEL_ROWS * 4;
 
 /// The compute layout of one weight part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PanelLayout {
-    /// Stored format it was made from.
+    /// Format of the weights in memory.
     pub format: Format,
+    /// Format of the rows they are made from; another one when they are converted on the way.
+    pub stored: Format,
     /// Rows that mean something.
     pub rows: usize,
     /// Columns that mean something.
@@ -43,6 +51,8 @@ pub struct PanelLayout {
 pub enum PanelKind {
     /// Codes with scales.
     Coded(CodedPanel),
+    /// int8 codes with one scale a row.
+    Rows,
     /// `[cols/2][16][2]` bf16.
     Bf16,
     /// `[cols][16]` f16.
@@ -181,7 +191,21 @@ impl PanelLayout {
     /// # Errors
     /// [`TensorError::Shape`] when a row is not a whole number of 32-column groups (coded formats only).
     pub fn new(format: Format, rows: usize, cols: usize) -> TensorResult<Self> {
+        Self::converted(format, format, rows, cols)
+    }
+
+    /// The layout of `rows x cols` weights stored as `stored` that become `format` while they are repacked.
+    ///
+    /// # Errors
+    /// As [`PanelLayout::new`]; [`TensorError::Shape`] when there are too many columns for [`Format::Int8Row`].
+    pub fn converted(
+        stored: Format,
+        format: Format,
+        rows: usize,
+        cols: usize,
+    ) -> TensorResult<Self> {
         let kind = match format.info().coding {
+            Coding::RowScaled => PanelKind::Rows,
             Coding::Float => match format {
                 Format::BF16 => PanelKind::Bf16,
                 Format::F16 => PanelKind::F16,
@@ -220,8 +244,16 @@ impl PanelLayout {
                 cols,
             ));
         }
+        if kind == PanelKind::Rows && cols > ROW_COLS_MAX {
+            return Err(TensorError::shape(
+                format!("columns of a {format} weight"),
+                format!("at most {ROW_COLS_MAX}, so that dots fit 32 bits"),
+                cols,
+            ));
+        }
         Ok(Self {
             format,
+            stored,
             rows,
             cols,
             kind,
@@ -243,6 +275,7 @@ impl PanelLayout {
         let cols = self.groups() * GROUP;
         match self.kind {
             PanelKind::Coded(coded) => coded.panel_bytes(self.groups()),
+            PanelKind::Rows => PANEL_ROWS * (4 + self.cols.next_multiple_of(ROW_SPAN)),
             PanelKind::Bf16 | PanelKind::F16 => PANEL_ROWS * cols * 2,
             PanelKind::F32 => PANEL_ROWS * cols * 4,
         }

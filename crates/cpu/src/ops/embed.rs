@@ -55,6 +55,16 @@ fn read_lane(dst: &mut [f32], layout: &PanelLayout, panel: &[u8], lane: usize) {
                 read_group(dst, &coded, levels, panel, (g, lane));
             }
         }
+        PanelKind::Rows => {
+            let at = lane * 4;
+            let scale =
+                f32::from_le_bytes([panel[at], panel[at + 1], panel[at + 2], panel[at + 3]]);
+            let codes = &panel[PANEL_ROWS * 4..];
+            for (k, dst) in dst.iter_mut().enumerate() {
+                let stored = codes[(k / 4 * PANEL_ROWS + lane) * 4 + k % 4];
+                *dst = scale * f32::from((stored ^ 0x80) as i8);
+            }
+        }
         PanelKind::Bf16 => {
             for (k, dst) in dst.iter_mut().enumerate() {
                 *dst = bf16_value(u16_at(((k / 2 * PANEL_ROWS + lane) * 2 + k % 2) * 2));

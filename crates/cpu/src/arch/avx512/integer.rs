@@ -36,6 +36,8 @@ macro_rules! each_row {
     };
 }
 
+pub(super) use each_row;
+
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
