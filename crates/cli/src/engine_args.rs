@@ -7,12 +7,12 @@ use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
 use ucuz_llm::{Llm, LlmOptions, Loading};
-use ucuz_tensor::{Activations, Backend, KvDtype};
+use ucuz_tensor::{Activations, Backend, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
 use crate::store::prepared::{PreparedCache, WORTH_KEEPING_BYTES, Weights};
-use crate::store::{self, ModelRef, Progress, Resolved, progress};
+use crate::store::{self, ModelRef, Resolved, progress};
 
 /// The model that is meant when none is named.
 pub const DEFAULT_MODEL: &str = "smollm2";
@@ -34,6 +34,16 @@ pub enum ActivationsName {
     /// Two codes, the second for what the first leaves over: 15 bits
     #[value(name = "int8x2")]
     Int8Pair,
+}
+
+/// What becomes of the stored formats, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnLoadName {
+    /// Weights keep the codes and scales of the file
+    AsStored,
+    /// Projections become int8 codes with one scale a row, activations int8 with one scale a token: the fastest prefill, less exact
+    #[value(name = "w8a8")]
+    W8A8,
 }
 
 /// Which kernels, how much memory, where models lie: what every command that runs a model takes.
@@ -63,6 +73,9 @@ pub struct ModelArgs {
     /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
     #[arg(long, value_enum, default_value = "int8x2")]
     pub activations: ActivationsName,
+    /// What becomes of the stored formats of projections; w8a8 is for speed, it makes the answers less exact
+    #[arg(long, value_enum, default_value = "as-stored")]
+    pub on_load: OnLoadName,
     /// Tokens computed in one step
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: u16,
@@ -160,10 +173,7 @@ impl ModelArgs {
         let options = LlmOptions {
             name: name.to_owned(),
             kv_dtype,
-            activations: match self.activations {
-                ActivationsName::Int8 => Activations::Int8,
-                ActivationsName::Int8Pair => Activations::Int8Pair,
-            },
+            weights: self.weight_options(),
             context: self.context.map(|tokens| tokens as usize),
             max_sequences: usize::from(batch.max_sequences),
             step_rows: usize::from(self.max_step_tokens),
@@ -189,6 +199,19 @@ impl ModelArgs {
         Ok(llm)
     }
 
+    fn weight_options(&self) -> WeightOptions {
+        WeightOptions {
+            activations: match self.activations {
+                ActivationsName::Int8 => Activations::Int8,
+                ActivationsName::Int8Pair => Activations::Int8Pair,
+            },
+            on_load: match self.on_load {
+                OnLoadName::AsStored => OnLoad::AsStored,
+                OnLoadName::W8A8 => OnLoad::W8A8,
+            },
+        }
+    }
+
     /// Where the weights come from: prepared earlier, to be kept, or neither.
     fn weights(&self, checkpoint: &Checkpoint, backend: &dyn Backend) -> Result<Weights> {
         if self.prepared_cache.0 == 0 || self.backend == BackendName::Reference {
@@ -199,6 +222,6 @@ impl ModelArgs {
             bytes_max: self.prepared_cache.0,
             worth_bytes: WORTH_KEEPING_BYTES,
         };
-        Ok(cache.open(checkpoint, backend))
+        Ok(cache.open(checkpoint, backend, self.weight_options().on_load))
     }
 }

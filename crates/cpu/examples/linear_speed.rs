@@ -23,7 +23,7 @@ use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::layout::{PanelKind, PanelLayout};
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Activations, Backend, Format, Tensor, Weight};
+use ucuz_tensor::{Activations, Backend, Format, Tensor, Weight, WeightOptions};
 
 const RUNS: usize = 15;
 /// Seconds spent on one line.
@@ -111,7 +111,16 @@ fn weight(backend: &dyn Backend, format: Format, rows: usize, cols: usize) -> (A
         bias: None,
     };
     let start = Instant::now();
-    let weight = Weight::load(backend, "w", &[part], Activations::Int8).unwrap();
+    let weight = Weight::load(
+        backend,
+        "w",
+        &[part],
+        WeightOptions {
+            activations: Activations::Int8,
+            on_load: Default::default(),
+        },
+    )
+    .unwrap();
     (weight, bytes.len() as f64 / start.elapsed().as_secs_f64())
 }
 
@@ -242,7 +251,9 @@ fn main() {
             Format::Q8_0,
             Format::Q4_0,
             Format::Q4_K,
+            Format::Q5_0,
             Format::Q6_K,
+            Format::Int8Row,
             Format::IQ4_NL,
             Format::BF16,
             Format::F16,

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! int8   = blocks of 16 rows; a block is one I8Group per plane and 32 columns: columns ascending, planes of one group together
+//! rows   = blocks of 16 rows under one scale each: a RowHead, and one RowSpan per 64 columns
 //! floats = blocks of 8 rows; a block of R rows (R = 1, 2, 4, 8) is [columns, padded to 32][R]
 //! ```
 //! Rows that pad a block are zero. Here: the types and the portable packing, which every tier compiles for itself.
 
 use bytemuck::{Pod, Zeroable};
 use ucuz_tensor::format::GROUP;
-use ucuz_tensor::layout::PANEL_ROWS;
+use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
 use ucuz_tensor::numerics::bf16_round;
 
 /// Activation rows of one int8 block, and of one [`Tile`].
@@ -147,6 +148,64 @@ pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize, planes: usi
             group.iter_mut().for_each(|plane| plane.clear_row(row));
         }
     }
+}
+
+/// 64 columns of 16 activation rows in int8, for row-scaled weights; columns past the end are zero.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct RowSpan(pub [[i8; ROW_SPAN]; BLOCK_ROWS]);
+
+/// What 16 activation rows of row-scaled codes have in common over all columns.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct RowHead {
+    /// `absmax / 127` of each row; NaN if a value is not finite.
+    pub scales: [f32; BLOCK_ROWS],
+    /// `-128 ·` the sum of the row's codes: undoes the bias of the stored weight codes.
+    pub minus_128_sums: [i32; BLOCK_ROWS],
+}
+
+/// Quantises up to 16 rows `x: [rows, cols]` under one scale each; `spans` holds one entry per 64 columns.
+#[inline(always)]
+pub fn quantise_rows(head: &mut RowHead, spans: &mut [RowSpan], x: &[f32], cols: usize) {
+    let rows = x.len() / cols;
+    for row in 0..rows.next_power_of_two() {
+        let x = x.get(row * cols..(row + 1) * cols).unwrap_or(&[]);
+        let peak = x
+            .iter()
+            .fold(0, |peak, value| (value.to_bits() & 0x7fff_ffff).max(peak));
+        let scale = RowScale::of_peak(peak);
+        let mut sum = 0;
+        for (index, span) in spans.iter_mut().enumerate() {
+            let codes = &mut span.0[row];
+            let columns = x.get(index * ROW_SPAN..).unwrap_or(&[]);
+            sum += match columns.first_chunk() {
+                Some(columns) => quantise_span(codes, columns, scale),
+                None => {
+                    let mut padded = [0.0; ROW_SPAN];
+                    padded[..columns.len()].copy_from_slice(columns);
+                    quantise_span(codes, &padded, scale)
+                }
+            };
+        }
+        head.scales[row] = scale.scale;
+        head.minus_128_sums[row] = -128 * sum;
+    }
+}
+
+/// Codes of 64 columns of a row; returns their sum.
+#[inline(always)]
+fn quantise_span(codes: &mut [i8; ROW_SPAN], x: &[f32; ROW_SPAN], scale: RowScale) -> i32 {
+    if scale.is_zero() {
+        *codes = [0; ROW_SPAN];
+        return 0;
+    }
+    let rounded: [i32; ROW_SPAN] = std::array::from_fn(|i| {
+        let rounded = (x[i] * scale.inverse + ROUNDING).to_bits() as i32;
+        (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127)
+    });
+    *codes = rounded.map(|code| code as i8);
+    rounded.iter().sum()
 }
 
 /// Packs up to 8 rows `x: [rows, cols]` into one float block, rounded to bf16 or as they are.

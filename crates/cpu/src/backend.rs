@@ -97,7 +97,7 @@ enum Operands {
 impl Operands {
     const fn of(arithmetic: Arithmetic) -> Self {
         match arithmetic {
-            Arithmetic::I8 | Arithmetic::I8Pair => Self::Int8,
+            Arithmetic::I8 | Arithmetic::I8Pair | Arithmetic::I8Row => Self::Int8,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Bf16,
             Arithmetic::F32 => Self::Float32,
         }
@@ -145,10 +145,10 @@ const OPERATIONS: [(&str, Operands); 5] = [
 fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
     match (tier, format.coding) {
         (Tier::Generic, _) => "generic",
-        (Tier::Avx2, Coding::Integer { .. }) => "avx2 maddubs",
+        (Tier::Avx2, Coding::Integer { .. } | Coding::RowScaled) => "avx2 maddubs",
         (Tier::Avx2, Coding::Codebook { .. }) => "avx2 permute, f32 fma",
         (Tier::Avx2, Coding::Float) => "avx2 f32",
-        (Tier::Avx512, Coding::Integer { .. }) => "avx512 vnni",
+        (Tier::Avx512, Coding::Integer { .. } | Coding::RowScaled) => "avx512 vnni",
         (Tier::Avx512, Coding::Codebook { .. }) => "avx512 permute, f32 fma",
         (Tier::Avx512, Coding::Float) => "avx512 f32",
     }

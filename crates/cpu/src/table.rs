@@ -5,7 +5,7 @@
 
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
-use crate::activations::{self, I8Group, Rounding, Tile};
+use crate::activations::{self, I8Group, Rounding, RowHead, RowSpan, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
@@ -28,7 +28,20 @@ pub struct CodedCall<'a> {
     pub rows: usize,
 }
 
-/// One panel of float or codebook weights times one block of float activations.
+/// One panel of row-scaled weights times one block of row-scaled activations.
+#[derive(Debug)]
+pub struct RowCall<'a> {
+    /// The panel.
+    pub panel: &'a [u8],
+    /// Scales and sums of the activation rows.
+    pub head: &'a RowHead,
+    /// Their codes, one entry per 64 columns.
+    pub spans: &'a [RowSpan],
+    /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
+    pub rows: usize,
+}
+
+/// One panel of float weights times one block of float activations.
 #[derive(Debug)]
 pub struct FloatCall<'a> {
     /// The panel.
@@ -36,6 +49,21 @@ pub struct FloatCall<'a> {
     /// The activation block: `[columns][rows.next_power_of_two()]`.
     pub x: &'a [f32],
     /// Activation rows that count, 1 to 8; a kernel may write up to the next power of two.
+    pub rows: usize,
+}
+
+/// One panel of codebook weights times one block of float activations.
+#[derive(Debug)]
+pub struct CodebookCall<'a> {
+    /// The panel.
+    pub panel: &'a [u8],
+    /// Its geometry.
+    pub coded: CodedPanel,
+    /// What the codes stand for.
+    pub levels: &'a Levels,
+    /// The activation block, as in [`FloatCall`].
+    pub x: &'a [f32],
+    /// Activation rows that count, as in [`FloatCall`].
     pub rows: usize,
 }
 
@@ -54,12 +82,16 @@ pub struct Kernels {
     pub tier: Tier,
     /// [`activations::quantise_block`].
     pub quantise_block: fn(&mut [I8Group], &[f32], cols: usize, planes: usize),
+    /// [`activations::quantise_rows`].
+    pub quantise_rows: fn(&mut RowHead, &mut [RowSpan], &[f32], cols: usize),
     /// [`activations::pack_block`].
     pub pack_block: fn(&mut [f32], &[f32], usize, Rounding),
     /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
     pub linear_i8: fn(&mut Tile, &CodedCall<'_>),
+    /// Row-scaled weights, `Arithmetic::I8Row`.
+    pub linear_rows: fn(&mut Tile, &RowCall<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
-    pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &FloatCall<'_>, &Levels),
+    pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &CodebookCall<'_>),
     /// bf16 weights, `Arithmetic::Bf16`.
     pub linear_bf16: FloatKernel,
     /// f16 weights, `Arithmetic::F32`.
@@ -105,8 +137,10 @@ impl Kernels {
 static GENERIC: Kernels = Kernels {
     tier: Tier::Generic,
     quantise_block: activations::quantise_block,
+    quantise_rows: activations::quantise_rows,
     pack_block: activations::pack_block,
     linear_i8: generic::integer::linear_i8,
+    linear_rows: generic::row_scaled::linear_rows,
     linear_codebook: generic::codebook::linear_codebook,
     linear_bf16: generic::float::linear_float::<generic::float::Bf16Columns>,
     linear_f16: generic::float::linear_float::<generic::float::F16Columns>,
@@ -126,13 +160,17 @@ static AVX2: Kernels = Kernels {
         avx2::portable::quantise_block(block, x, cols, planes)
     },
     // SAFETY: detected, see `for_tier`.
+    quantise_rows: |head, spans, x, cols| unsafe {
+        avx2::portable::quantise_rows(head, spans, x, cols)
+    },
+    // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx2::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx2::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe {
-        avx2::codebook::linear_codebook(tile, call, levels)
-    },
+    linear_rows: |tile, call| unsafe { avx2::row_scaled::linear_rows(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |tile, call| unsafe { avx2::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |tile, call| unsafe { avx2::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -159,13 +197,17 @@ static AVX512: Kernels = Kernels {
         avx512::quantise::quantise_block(block, x, cols, planes)
     },
     // SAFETY: detected, see `for_tier`.
+    quantise_rows: |head, spans, x, cols| unsafe {
+        avx512::portable::quantise_rows(head, spans, x, cols)
+    },
+    // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx512::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe {
-        avx512::codebook::linear_codebook(tile, call, levels)
-    },
+    linear_rows: |tile, call| unsafe { avx512::row_scaled::linear_rows(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |tile, call| unsafe { avx512::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |tile, call| unsafe { avx512::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.

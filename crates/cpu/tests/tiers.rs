@@ -7,9 +7,9 @@ use std::sync::Arc;
 use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::{Batch, SeqSlot};
-use ucuz_tensor::format::{Activations, FORMATS};
+use ucuz_tensor::format::{Activations, FORMATS, OnLoad};
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Backend, Format, Tensor, Weight};
+use ucuz_tensor::{Backend, Format, Tensor, Weight, WeightOptions};
 
 const ROWS_MAX: usize = 33;
 /// Not a multiple of 16: the last panel is padded.
@@ -61,6 +61,12 @@ fn stored(noise: &mut Noise, format: Format, rows: usize, cols: usize) -> Vec<u8
         Format::BF16 => (0..bytes / 2)
             .flat_map(|_| half::bf16::from_f32(noise.number()).to_le_bytes())
             .collect(),
+        Format::Int8Row => (0..rows)
+            .flat_map(|_| {
+                let codes = (0..cols).map(|_| noise.byte()).collect::<Vec<_>>();
+                codes.into_iter().chain(noise.number().to_le_bytes())
+            })
+            .collect(),
         _ => {
             let mut bytes: Vec<u8> = (0..bytes).map(|_| noise.byte()).collect();
             for block in bytes.chunks_exact_mut(info.block_bytes) {
@@ -106,7 +112,11 @@ fn weight(
             bias: Some((0..OUT).map(|i| i as f32 * 0.25 - 4.0).collect()),
         })
         .collect();
-    Weight::load(backend, "w", &raw, activations).unwrap()
+    let options = WeightOptions {
+        activations,
+        on_load: OnLoad::AsStored,
+    };
+    Weight::load(backend, "w", &raw, options).unwrap()
 }
 
 fn limits(cols: usize) -> Limits {

@@ -9,7 +9,7 @@ use ucuz_models::registry::LoadOptions;
 use ucuz_models::{Model, ModelRunner, RunnerOptions, Workspace, cache_spec};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::destination::{Anonymous, Destination};
-use ucuz_tensor::{Activations, Backend, CacheSpec, KvDtype};
+use ucuz_tensor::{Backend, CacheSpec, KvDtype, WeightOptions};
 use ucuz_text::{ChatTemplate, TemplateTokens, Tokenizer};
 
 use crate::info::ModelInfo;
@@ -27,8 +27,8 @@ pub struct LlmOptions {
     pub name: String,
     /// Precision of the KV cache.
     pub kv_dtype: KvDtype,
-    /// How activations meet stored integers.
-    pub activations: Activations,
+    /// What the arithmetic of weights is.
+    pub weights: WeightOptions,
     /// Tokens that one request may hold; what the model was trained for when absent.
     pub context: Option<usize>,
     /// Requests that run at once.
@@ -163,7 +163,7 @@ fn load_model(
         backend,
         cache: cache.clone(),
         context,
-        activations: options.activations,
+        weights: options.weights,
         progress: Box::new(loading.progress),
     };
     let model = ucuz_models::load_into(loading.destination, checkpoint, load)?;
@@ -281,10 +281,11 @@ fn info(
 fn fingerprint(checkpoint: &Checkpoint, options: &LlmOptions, tokenizer: &Tokenizer) -> String {
     let mut hash = Sha256::new();
     hash.update(format!(
-        "{} {} {} {:?}",
+        "{} {} {} {} {:?}",
         ucuz_tensor::ARITHMETIC_VERSION,
         options.kv_dtype.name(),
-        options.activations.name(),
+        options.weights.activations.name(),
+        options.weights.on_load.name(),
         checkpoint.config
     ));
     for tensor in checkpoint.tensors() {

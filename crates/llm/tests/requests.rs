@@ -23,7 +23,7 @@ use ucuz_models::registry::LoadOptions;
 use ucuz_models::{ModelRunner, RunnerOptions};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::reference::ReferenceBackend;
-use ucuz_tensor::{Activations, Backend, KvDtype};
+use ucuz_tensor::{Backend, KvDtype, WeightOptions};
 
 const MODELS: [&str; 3] = ["llama-gqa-q8_0", "qwen3-f32", "llama-gqa-mixed"];
 
@@ -50,7 +50,7 @@ fn options(name: &str) -> LlmOptions {
     LlmOptions {
         name: name.to_owned(),
         kv_dtype: KvDtype::Bf16,
-        activations: Activations::default(),
+        weights: WeightOptions::default(),
         context: Some(160),
         max_sequences: 8,
         step_rows: 256,
@@ -320,7 +320,7 @@ fn lockstep_finds_no_distance_between_equals_and_little_from_the_reference() {
             backend,
             cache,
             context: 128,
-            activations: Activations::default(),
+            weights: WeightOptions::default(),
             progress: Box::new(|_| {}),
         };
         let model = ucuz_models::load(&checkpoint, load).unwrap();

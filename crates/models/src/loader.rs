@@ -7,7 +7,7 @@ use ucuz_tensor::backend::{AttentionOptions, HeadShape, RopeTable};
 use ucuz_tensor::destination::Destination;
 use ucuz_tensor::quant::decode_row;
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{CacheSpec, Tensor, TensorError, Weight};
+use ucuz_tensor::{CacheSpec, OnLoad, Tensor, TensorError, Weight, WeightOptions};
 
 use crate::blocks::{Activation, Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
 use crate::registry::LoadOptions;
@@ -73,6 +73,16 @@ impl<'a> Loader<'a> {
         parts: &[(String, usize)],
         cols: usize,
     ) -> ModelResult<Arc<Weight>> {
+        self.weight_with(self.options.weights, name, parts, cols)
+    }
+
+    fn weight_with(
+        &mut self,
+        options: WeightOptions,
+        name: &str,
+        parts: &[(String, usize)],
+        cols: usize,
+    ) -> ModelResult<Arc<Weight>> {
         let mut raw = Vec::with_capacity(parts.len());
         for (part, rows) in parts {
             let tensor = self.matrix(&format!("{part}.weight"), &[*rows, cols])?;
@@ -90,8 +100,8 @@ impl<'a> Loader<'a> {
                 bias,
             });
         }
-        let (backend, activations) = (self.options.backend, self.options.activations);
-        let weight = Weight::load_into(self.destination, backend, name, &raw, activations)?;
+        let backend = self.options.backend;
+        let weight = Weight::load_into(self.destination, backend, name, &raw, options)?;
         for (part, _) in parts {
             if let Some(tensor) = self.checkpoint.tensor(&format!("{part}.weight")) {
                 (self.options.progress)(tensor.bytes.len() as u64);
@@ -205,27 +215,33 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Embedding, last norm and head; the head is the embedding when the file has no `output.weight`.
+    /// Embedding, last norm and head, as they are stored; the head is the embedding when the file has no `output.weight`.
     ///
     /// # Errors
     /// As [`Loader::weight`].
     pub fn ends(&mut self) -> ModelResult<Ends> {
         let config = self.config();
-        let embedding = self
-            .linear("token_embd", config.vocab, config.hidden)?
-            .weight;
-        let norm = self.norm("output_norm", config.hidden)?;
-        let head = match self.checkpoint.tensor("output.weight") {
-            Some(_) => self.linear("output", config.vocab, config.hidden)?,
-            None => Linear {
-                weight: Arc::clone(&embedding),
-            },
+        let own_head = self.checkpoint.tensor("output.weight").is_some();
+        let mut as_stored = |name: &str| {
+            let options = WeightOptions {
+                on_load: OnLoad::AsStored,
+                ..self.options.weights
+            };
+            let parts = [(name.to_owned(), config.vocab)];
+            self.weight_with(options, name, &parts, config.hidden)
         };
+        let embedding = as_stored("token_embd")?;
+        let head = if own_head {
+            as_stored("output")?
+        } else {
+            Arc::clone(&embedding)
+        };
+        let norm = self.norm("output_norm", config.hidden)?;
         Ok(Ends {
             embedding,
             embedding_scale: config.embedding_scale,
             norm,
-            head,
+            head: Linear { weight: head },
         })
     }
 

@@ -2,7 +2,7 @@
 
 use ucuz_formats::Checkpoint;
 use ucuz_tensor::destination::{Anonymous, Destination};
-use ucuz_tensor::{Activations, Backend, CacheSpec};
+use ucuz_tensor::{Backend, CacheSpec, WeightOptions};
 
 use crate::{Loader, Model, ModelError, ModelResult, gemma3, llama, qwen3};
 
@@ -46,8 +46,8 @@ pub struct LoadOptions<'a> {
     pub cache: CacheSpec,
     /// Positions served.
     pub context: usize,
-    /// How activations meet stored integers.
-    pub activations: Activations,
+    /// What the arithmetic of weights is.
+    pub weights: WeightOptions,
     /// Told of each weight's stored bytes once it is in place.
     pub progress: Box<dyn FnMut(u64) + 'a>,
 }

@@ -35,6 +35,7 @@ macro_rules! conformance {
             linear_row_alone_equals_row_in_a_batch
             linear_add_equals_linear_then_add
             linear_keeps_a_bad_row_to_itself
+            conversion_on_load_equals_stored_rows
             embed_decodes_rows_exactly
             attention_stays_within_the_bound_of_its_cache
             attention_over_many_blocks_stays_within_its_bound

@@ -29,9 +29,9 @@ pub use backend::{Backend, Queue};
 pub use batch::{Batch, SeqSlot};
 pub use cache::{CacheSpec, KvDtype, KvPool};
 pub use error::{TensorError, TensorResult};
-pub use format::{Activations, Arithmetic, Format};
+pub use format::{Activations, Arithmetic, Format, OnLoad};
 pub use tensor::{Tensor, View, ViewMut};
-pub use weight::Weight;
+pub use weight::{Weight, WeightOptions};
 
 /// Version of the arithmetic that fixes every bit of a result; it keys caches and is the `system_fingerprint`.
 ///

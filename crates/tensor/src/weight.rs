@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::destination::{Anonymous, Destination, PartPlan};
 use crate::error::{TensorError, TensorResult};
-use crate::format::{Activations, Arithmetic, Format};
+use crate::format::{Activations, Arithmetic, Format, OnLoad};
 use crate::layout::PanelLayout;
 use crate::part_bytes::PartBytes;
 
@@ -43,6 +43,15 @@ impl RawPart<'_> {
             )
         })
     }
+}
+
+/// How weights are loaded: what their arithmetic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct WeightOptions {
+    /// How activations meet stored integers.
+    pub activations: Activations,
+    /// What becomes of the stored format.
+    pub on_load: OnLoad,
 }
 
 /// One part after loading.
@@ -85,9 +94,9 @@ impl Weight {
         backend: &dyn Backend,
         name: &str,
         raw: &[RawPart<'_>],
-        activations: Activations,
+        options: WeightOptions,
     ) -> TensorResult<Arc<Self>> {
-        Self::load_into(&mut Anonymous, backend, name, raw, activations)
+        Self::load_into(&mut Anonymous, backend, name, raw, options)
     }
 
     /// As [`Weight::load`], with the bytes where `destination` has them.
@@ -99,7 +108,7 @@ impl Weight {
         backend: &dyn Backend,
         name: &str,
         raw: &[RawPart<'_>],
-        activations: Activations,
+        options: WeightOptions,
     ) -> TensorResult<Arc<Self>> {
         let cols = raw.first().map_or(0, |part| part.cols);
         let mut parts = Vec::with_capacity(raw.len());
@@ -112,7 +121,7 @@ impl Weight {
                     part.cols,
                 ));
             }
-            parts.push(Part::load(destination, backend, part, rows, activations)?);
+            parts.push(Part::load(destination, backend, part, rows, options)?);
             rows += part.rows;
         }
         Ok(Arc::new(Self {
@@ -138,7 +147,7 @@ impl Part {
         backend: &dyn Backend,
         raw: &RawPart<'_>,
         first_row: usize,
-        activations: Activations,
+        options: WeightOptions,
     ) -> TensorResult<Self> {
         let row_bytes = raw.row_bytes()?;
         if row_bytes.checked_mul(raw.rows) != Some(raw.bytes.len()) {
@@ -157,8 +166,9 @@ impl Part {
                 bias.len(),
             ));
         }
-        let layout = PanelLayout::new(raw.format, raw.rows, raw.cols)?;
-        let arithmetic = activations.arithmetic(raw.format);
+        let format = options.on_load.format(raw.format);
+        let layout = PanelLayout::converted(raw.format, format, raw.rows, raw.cols)?;
+        let arithmetic = options.activations.arithmetic(format);
         let plan = PartPlan::new(backend, &raw.name, layout)?;
         let data = destination.place(&plan, &mut |chunk, bytes| {
             let (rows, chunk_layout) = (&chunk.rows, layout.with_rows(chunk.rows.len()));

@@ -16,7 +16,7 @@ use ucuz_formats::{Checkpoint, FormatError, TensorRef};
 use ucuz_tensor::destination::{Anonymous, Destination, MakeChunk, PartPlan};
 use ucuz_tensor::layout::PanelLayout;
 use ucuz_tensor::part_bytes::PartBytes;
-use ucuz_tensor::{Backend, TensorResult};
+use ucuz_tensor::{Backend, OnLoad, TensorResult};
 
 /// Models with fewer bytes in memory are not kept: two threads make this much in a quarter of a second, beside the making
 /// of the tokenizer.
@@ -46,14 +46,14 @@ pub enum Weights {
 
 impl PreparedCache {
     /// Finds the prepared weights of `checkpoint`, or begins their file if they are worth it.
-    pub fn open(&self, checkpoint: &Checkpoint, backend: &dyn Backend) -> Weights {
+    pub fn open(&self, checkpoint: &Checkpoint, backend: &dyn Backend, on_load: OnLoad) -> Weights {
         let memory = Weights::memory();
-        let bytes = weight_bytes(checkpoint, backend);
+        let bytes = weight_bytes(checkpoint, backend, on_load);
         if bytes < self.worth_bytes || bytes > self.bytes_max {
             tracing::debug!(bytes, "weights of this size are not kept prepared");
             return memory;
         }
-        let key = Key::new(checkpoint, backend);
+        let key = Key::new(checkpoint, backend, on_load);
         let path = self.folder.join(key.file_name());
         match Prepared::open(&path, &key) {
             Ok(found) => {
@@ -167,14 +167,18 @@ impl Destination for Weights {
     }
 }
 
-/// What the matrices of a model take on `backend`; vectors are not kept.
-fn weight_bytes(checkpoint: &Checkpoint, backend: &dyn Backend) -> u64 {
+/// What the matrices of a model take on `backend`, at most (the ends are not converted on load); vectors are not kept.
+fn weight_bytes(checkpoint: &Checkpoint, backend: &dyn Backend, on_load: OnLoad) -> u64 {
     let bytes_of = |tensor: TensorRef<'_>| {
         let [rows, cols] = *tensor.shape else {
             return None;
         };
-        let layout = PanelLayout::new(tensor.format, rows, cols).ok()?;
-        backend.layout_bytes(&layout).ok()
+        let formats = [tensor.format, on_load.format(tensor.format)];
+        let layouts = formats.map(|to| PanelLayout::converted(tensor.format, to, rows, cols));
+        let bytes = layouts.into_iter().flatten();
+        bytes
+            .filter_map(|layout| backend.layout_bytes(&layout).ok())
+            .max()
     };
     let bytes = checkpoint.tensors().filter_map(bytes_of);
     bytes.fold(0, |sum, bytes| sum.saturating_add(bytes as u64))

@@ -8,13 +8,13 @@ use std::ops::Range;
 use ucuz_tensor::buffer::Buffer;
 use ucuz_tensor::error::TensorResult;
 use ucuz_tensor::format::{Arithmetic, Coding, GROUP};
-use ucuz_tensor::layout::{PANEL_ROWS, PanelKind};
+use ucuz_tensor::layout::{PANEL_ROWS, PanelKind, ROW_SPAN};
 use ucuz_tensor::tensor::{View, ViewMut};
 use ucuz_tensor::weight::{Part, Weight};
 
-use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, I8Group, Rounding, Tile};
+use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, I8Group, Rounding, RowHead, RowSpan, Tile};
 use crate::pool::{Disjoint, ThreadPool};
-use crate::table::{CodedCall, FloatCall, Kernels, Levels};
+use crate::table::{CodebookCall, CodedCall, FloatCall, Kernels, Levels, RowCall};
 
 /// Tasks that each thread gets on average: enough to even out, few enough to stream.
 const TASKS_PER_THREAD: usize = 4;
@@ -31,14 +31,15 @@ const GROUP_BYTES_READ: usize = 640;
 #[derive(Debug)]
 pub struct LinearScratch {
     codes: Buffer,
+    heads: Buffer,
     floats: Buffer,
 }
 
 impl LinearScratch {
     /// Bytes for `rows` activation rows of at most `cols` columns.
     pub fn len_bytes(rows: usize, cols: usize) -> usize {
-        let (codes, floats) = Self::sizes(rows, cols);
-        codes.saturating_add(floats)
+        let [codes, heads, floats] = Self::sizes(rows, cols);
+        codes.saturating_add(heads).saturating_add(floats)
     }
 
     /// Allocates for `rows` activation rows of at most `cols` columns.
@@ -46,26 +47,29 @@ impl LinearScratch {
     /// # Errors
     /// `OutOfMemory` when the allocator refuses.
     pub fn new(rows: usize, cols: usize) -> TensorResult<Self> {
-        let (codes, floats) = Self::sizes(rows, cols);
+        let [codes, heads, floats] = Self::sizes(rows, cols);
         let what = "packed activations";
         Ok(Self {
             codes: Buffer::zeroed(codes, what)?,
+            heads: Buffer::zeroed(heads, what)?,
             floats: Buffer::zeroed(floats, what)?,
         })
     }
 
-    fn sizes(rows: usize, cols: usize) -> (usize, usize) {
+    /// Bytes of codes, row heads and floats.
+    fn sizes(rows: usize, cols: usize) -> [usize; 3] {
         let groups = cols.div_ceil(GROUP);
-        let codes = rows
-            .div_ceil(BLOCK_ROWS)
-            .saturating_mul(groups * PLANES_MAX);
+        let blocks = rows.div_ceil(BLOCK_ROWS);
+        let block_bytes = (groups * PLANES_MAX * size_of::<I8Group>())
+            .max(cols.div_ceil(ROW_SPAN) * size_of::<RowSpan>());
         let floats = rows
             .next_multiple_of(FLOAT_ROWS)
             .saturating_mul(groups * GROUP);
-        (
-            codes.saturating_mul(size_of::<I8Group>()),
+        [
+            blocks.saturating_mul(block_bytes),
+            blocks.saturating_mul(size_of::<RowHead>()),
             floats.saturating_mul(size_of::<f32>()),
-        )
+        ]
     }
 }
 
@@ -98,13 +102,16 @@ enum Packing {
     Codes {
         planes: usize,
     },
+    /// int8 codes under one scale a row.
+    Rows,
     Float(Rounding),
 }
 
 impl Packing {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Codes { planes: 1 },
         Self::Codes { planes: 2 },
+        Self::Rows,
         Self::Float(Rounding::Bf16),
         Self::Float(Rounding::None),
     ];
@@ -113,6 +120,7 @@ impl Packing {
         match arithmetic {
             Arithmetic::I8 => Self::Codes { planes: 1 },
             Arithmetic::I8Pair => Self::Codes { planes: 2 },
+            Arithmetic::I8Row => Self::Rows,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Float(Rounding::Bf16),
             Arithmetic::F32 => Self::Float(Rounding::None),
         }
@@ -121,7 +129,7 @@ impl Packing {
     /// Activation rows of one block.
     fn block_rows(self) -> usize {
         match self {
-            Self::Codes { .. } => BLOCK_ROWS,
+            Self::Codes { .. } | Self::Rows => BLOCK_ROWS,
             Self::Float(_) => FLOAT_ROWS,
         }
     }
@@ -130,6 +138,7 @@ impl Packing {
     fn block_bytes(self, groups: usize) -> usize {
         match self {
             Self::Codes { planes } => groups * planes * GROUP_BYTES_READ,
+            Self::Rows => groups * GROUP * BLOCK_ROWS,
             Self::Float(_) => groups * GROUP * FLOAT_ROWS * 4,
         }
     }
@@ -156,6 +165,7 @@ pub fn linear(
             Packing::Codes { planes } => {
                 pack_codes(pool, kernels, &mut scratch.codes, call.x, planes)
             }
+            Packing::Rows => pack_rows(pool, kernels, scratch, call.x),
             Packing::Float(rounding) => {
                 pack_floats(pool, kernels, &mut scratch.floats, call.x, rounding)
             }
@@ -235,6 +245,7 @@ impl Split {
 /// Packed activations: `blocks` of `rows` rows each.
 enum Blocks<'a> {
     Codes(&'a [I8Group], usize),
+    Rows(&'a [RowHead], &'a [RowSpan]),
     Floats(&'a [f32]),
 }
 
@@ -260,6 +271,36 @@ fn pack_codes<'a>(
         (kernels.quantise_block)(target, block_values(x, block, BLOCK_ROWS), cols, planes);
     });
     Blocks::Codes(codes, planes)
+}
+
+fn pack_rows<'a>(
+    pool: &ThreadPool,
+    kernels: &Kernels,
+    scratch: &'a mut LinearScratch,
+    x: View<'_>,
+) -> Blocks<'a> {
+    let cols = x.num_cols();
+    let stride = cols.div_ceil(ROW_SPAN);
+    let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
+    let heads = &mut scratch.heads.cast_mut::<RowHead>()[..blocks];
+    let spans = &mut scratch.codes.cast_mut::<RowSpan>()[..blocks * stride];
+    let (to_heads, to_spans) = (Disjoint::new(heads), Disjoint::new(spans));
+    pool.run(blocks, &|block, _| {
+        // SAFETY: each task has its own block.
+        let (heads, spans) = unsafe {
+            (
+                to_heads.range(block..block + 1),
+                to_spans.range(block * stride..(block + 1) * stride),
+            )
+        };
+        (kernels.quantise_rows)(
+            &mut heads[0],
+            spans,
+            block_values(x, block, BLOCK_ROWS),
+            cols,
+        );
+    });
+    Blocks::Rows(heads, spans)
 }
 
 fn pack_floats<'a>(
@@ -338,6 +379,19 @@ impl Job<'_> {
                 }
                 (first, rows)
             }
+            Blocks::Rows(heads, spans) => {
+                let first = block * BLOCK_ROWS;
+                let rows = BLOCK_ROWS.min(self.rows - first);
+                let stride = spans.len() / heads.len();
+                let call = RowCall {
+                    panel: panel_bytes,
+                    head: &heads[block],
+                    spans: &spans[block * stride..][..stride],
+                    rows,
+                };
+                (self.kernels.linear_rows)(&mut tile, &call);
+                (first, rows)
+            }
             Blocks::Floats(floats) => {
                 let first = block * FLOAT_ROWS;
                 let rows = FLOAT_ROWS.min(self.rows - first);
@@ -360,11 +414,21 @@ impl Job<'_> {
 
     fn float(&self, tile: &mut Tile, part: &Part, call: FloatCall<'_>) {
         match (part.layout.kind, part.layout.format.info().coding) {
-            (PanelKind::Coded(_), Coding::Codebook { levels }) => {
+            (PanelKind::Coded(coded), Coding::Codebook { levels, .. }) => {
                 let levels: Levels = levels.map(f32::from);
-                (self.kernels.linear_codebook)(tile, &call, &levels);
+                let FloatCall { panel, x, rows } = call;
+                let call = CodebookCall {
+                    panel,
+                    coded,
+                    levels: &levels,
+                    x,
+                    rows,
+                };
+                (self.kernels.linear_codebook)(tile, &call);
             }
-            (PanelKind::Coded(_), _) => unreachable!("integer codes meet packed codes"),
+            (PanelKind::Coded(_) | PanelKind::Rows, _) => {
+                unreachable!("integer codes meet packed codes")
+            }
             (PanelKind::Bf16, _) => (self.kernels.linear_bf16)(tile, &call),
             (PanelKind::F16, _) => (self.kernels.linear_f16)(tile, &call),
             (PanelKind::F32, _) => (self.kernels.linear_f32)(tile, &call),

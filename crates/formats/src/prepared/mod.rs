@@ -28,7 +28,7 @@ mod writer;
 
 use sha2::{Digest, Sha256};
 use ucuz_tensor::destination::PartPlan;
-use ucuz_tensor::{ARITHMETIC_VERSION, Backend};
+use ucuz_tensor::{ARITHMETIC_VERSION, Backend, OnLoad};
 
 use crate::Checkpoint;
 
@@ -45,14 +45,14 @@ pub struct Key(pub [u8; 32]);
 struct Identity([u8; 32]);
 
 impl Key {
-    /// The key of `checkpoint` on `backend`.
+    /// The key of `checkpoint` on `backend`, its formats treated as `on_load` says.
     ///
     /// It holds what the weights are made from, not where they lie, as far as that is known without reading them: see
     /// [`Checkpoint::identity`].
-    pub fn new(checkpoint: &Checkpoint, backend: &dyn Backend) -> Self {
+    pub fn new(checkpoint: &Checkpoint, backend: &dyn Backend, on_load: OnLoad) -> Self {
         let mut hash = Sha256::new();
         hash.update(checkpoint.identity());
-        let made_by = (ARITHMETIC_VERSION, backend.layout_id());
+        let made_by = (ARITHMETIC_VERSION, backend.layout_id(), on_load.name());
         hash.update(format!("{made_by:?} {}", std::env::consts::ARCH));
         Self(hash.finalize().into())
     }

@@ -207,3 +207,39 @@ pub fn remove_abandoned(folder: &Path, key: &Key) -> bool {
     }
     is_written
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use ucuz_tensor::Format;
+    use ucuz_tensor::layout::PanelLayout;
+    use ucuz_tensor::reference::ReferenceBackend;
+
+    use super::*;
+
+    /// What a full disk does, at the second part.
+    #[test]
+    fn weights_come_to_memory_when_the_file_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut preparing = Preparing::create(folder.path(), Key([1; 32]), "1").unwrap();
+        let layout = PanelLayout::new(Format::Q8_0, 300, 64).unwrap();
+        let plan = PartPlan::new(&ReferenceBackend::new(1), "w", layout).unwrap();
+        let mut place = |preparing: &mut Preparing| {
+            let made = preparing.place(&plan, &mut |_, bytes| {
+                bytes.fill(3);
+                Ok(())
+            });
+            made.unwrap()
+        };
+        let first = place(&mut preparing);
+        preparing.file = File::open(&preparing.path).unwrap();
+        let (second, third) = (place(&mut preparing), place(&mut preparing));
+        assert!(!first.is_own() && second.is_own() && third.is_own());
+        assert!(matches!(preparing.publish(), Err(FormatError::Io { .. })));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        for part in [first, second, third] {
+            assert_eq!(part.bytes(), vec![3; plan.bytes]);
+        }
+    }
+}

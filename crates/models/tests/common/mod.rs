@@ -14,7 +14,7 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::GroupTables;
 use ucuz_tensor::cache::BLOCK_TOKENS;
 use ucuz_tensor::reference::ReferenceBackend;
-use ucuz_tensor::{Activations, Backend, Batch, KvDtype, SeqSlot};
+use ucuz_tensor::{Activations, Backend, Batch, KvDtype, OnLoad, SeqSlot, WeightOptions};
 
 /// `tests/golden` of the project.
 pub fn golden(path: &str) -> PathBuf {
@@ -91,13 +91,27 @@ pub fn tiers() -> Vec<Tier> {
     features.tiers()
 }
 
+/// What can be chosen of the arithmetic: the default, the faster one, and the fastest.
+pub const PAIR: WeightOptions = WeightOptions {
+    activations: Activations::Int8Pair,
+    on_load: OnLoad::AsStored,
+};
+pub const INT8: WeightOptions = WeightOptions {
+    activations: Activations::Int8,
+    on_load: OnLoad::AsStored,
+};
+pub const W8A8: WeightOptions = WeightOptions {
+    activations: Activations::Int8,
+    on_load: OnLoad::W8A8,
+};
+
 /// Sizes of a test runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub step_rows: usize,
     pub sequences: usize,
     pub context: usize,
-    pub activations: Activations,
+    pub weights: WeightOptions,
 }
 
 /// A runner with room for `sequences` sequences of `context` tokens; sequence `s` owns its own blocks.
@@ -125,7 +139,7 @@ impl Bench {
             backend: backend.as_ref(),
             cache,
             context: sizes.context,
-            activations: sizes.activations,
+            weights: sizes.weights,
             progress: Box::new(|_| {}),
         };
         let model = ucuz_models::load(checkpoint, load).unwrap();

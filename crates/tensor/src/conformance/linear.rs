@@ -1,11 +1,12 @@
 //! Checks of products with weights and of the embedding lookup.
 
 use super::bounds::{Expected, assert_same, assert_within, dot};
-use super::data::{Exact, Noise, activations, formats, plain_batch, queue, weight};
+use super::data::{Exact, Noise, activations, formats, plain_batch, queue, stored_rows, weight};
 use crate::backend::Backend;
-use crate::format::Format;
+use crate::format::{Activations, Format, OnLoad};
+use crate::quant::convert_row;
 use crate::tensor::Tensor;
-use crate::weight::Weight;
+use crate::weight::{RawPart, Weight, WeightOptions};
 
 /// Input rows of the full batch; smaller ones are cut from it.
 const ROWS: usize = 33;
@@ -158,6 +159,43 @@ pub fn linear_keeps_a_bad_row_to_itself(backend: &dyn Backend) {
                 whole.rows(rows).values(),
             );
         }
+    }
+}
+
+/// Rows converted while they are loaded are the rows that were stored in that format.
+pub fn conversion_on_load_equals_stored_rows(backend: &dyn Backend) {
+    let (rows, cols) = (37, 256);
+    let options = |on_load| WeightOptions {
+        activations: Activations::Int8,
+        on_load,
+    };
+    for format in formats(cols) {
+        let mut noise = Noise::new(80);
+        let stored = stored_rows(&mut noise, format, rows, cols);
+        let mut converted = vec![0; rows * (cols + 4)];
+        let rows_of = |bytes| stored.chunks_exact(bytes);
+        for (row, out) in rows_of(stored.len() / rows).zip(converted.chunks_exact_mut(cols + 4)) {
+            convert_row((format, row), Format::Int8Row, &mut vec![0.0; cols], out);
+        }
+        let load = |format, bytes, on_load| {
+            let raw = RawPart {
+                name: "w".to_owned(),
+                format,
+                rows,
+                cols,
+                bytes,
+                bias: None,
+            };
+            Weight::load(backend, "w", &[raw], options(on_load)).expect("a weight")
+        };
+        let x = activations(&mut noise, 5, cols);
+        let on_load = load(format, &stored, OnLoad::W8A8);
+        let before = load(Format::Int8Row, &converted, OnLoad::AsStored);
+        assert_same(
+            &format!("{format} to INT8_ROW"),
+            run_linear(backend, &x, 0..5, &on_load).values(),
+            run_linear(backend, &x, 0..5, &before).values(),
+        );
     }
 }
 

@@ -8,3 +8,4 @@ pub mod integer;
 pub mod norm;
 pub mod portable;
 pub mod rope;
+pub mod row_scaled;

@@ -36,6 +36,8 @@ macro_rules! each_row {
     };
 }
 
+pub(super) use each_row;
+
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
@@ -84,14 +86,7 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
             scales.m = panel.f16_lanes();
         }
         for planes in block.chunks(call.planes) {
-            for sub in 0..S::SUBS {
-                scales.sub_scales[sub] = panel.i8_lanes();
-            }
-            if S::MINIMUM {
-                for sub in 0..S::SUBS {
-                    scales.sub_mins[sub] = panel.i8_lanes();
-                }
-            }
+            panel.subs::<S>(&mut scales);
             let codes = panel.codes::<S>();
             if R == 1 {
                 panel.prefetch::<S>();
@@ -139,26 +134,81 @@ impl Cursor {
         }
     }
 
-    /// The codes of a group as unsigned bytes, one vector per four columns, ascending.
+    /// Sub-scales and, with a minimum, sub-minima of a group, as f32.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn subs<S: Shape>(&mut self, scales: &mut Scales) {
+        for sub in 0..S::SUBS {
+            if S::PACKED_SUBS {
+                [scales.sub_scales[sub], scales.sub_mins[sub]] = self.nibble_lanes();
+            } else {
+                scales.sub_scales[sub] = self.i8_lanes();
+            }
+        }
+        if S::MINIMUM && !S::PACKED_SUBS {
+            for sub in 0..S::SUBS {
+                scales.sub_mins[sub] = self.i8_lanes();
+            }
+        }
+    }
+
+    /// Sixteen low nibbles and the sixteen high ones, as f32.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn nibble_lanes(&mut self) -> [__m512; 2] {
+        // SAFETY: 16 bytes of the panel, see the type.
+        let both = unsafe {
+            let both = _mm512_cvtepu8_epi32(_mm_loadu_si128(self.next.cast()));
+            self.next = self.next.add(16);
+            both
+        };
+        let low = _mm512_and_si512(both, _mm512_set1_epi32(15));
+        [low, _mm512_srli_epi32::<4>(both)].map(|lanes| _mm512_cvtepi32_ps(lanes))
+    }
+
+    /// The codes of a group as unsigned bytes, their bias [`undone`], one vector per four columns, ascending.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn codes<S: Shape>(&mut self) -> [__m512i; 8] {
         let mut codes = [_mm512_setzero_si512(); 8];
-        let low = _mm512_set1_epi8(15);
-        let vectors = usize::from(S::BITS);
-        for quad in 0..vectors {
-            // SAFETY: 64 bytes of the panel, see the type.
-            let stored = unsafe { _mm512_loadu_si512(self.next.add(quad * 64).cast()) };
-            if S::BITS == 8 {
-                codes[quad] = stored;
-            } else {
-                codes[quad] = _mm512_and_si512(stored, low);
-                codes[quad + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(stored), low);
+        let lift = _mm512_set1_epi8((undone::<S>() - S::BIAS) as i8);
+        for (quad, codes) in codes.iter_mut().enumerate() {
+            *codes = self.plane::<S>(0, S::LOW_BITS, quad);
+            if S::HIGH_BITS != 0 {
+                let high = self.plane::<S>(S::LOW_BITS, S::HIGH_BITS, quad);
+                *codes = _mm512_or_si512(*codes, high);
+            }
+            if undone::<S>() != S::BIAS {
+                *codes = _mm512_add_epi8(*codes, lift);
             }
         }
         // SAFETY: at most one past the end of the panel.
-        self.next = unsafe { self.next.add(vectors * 64) };
+        self.next = unsafe { self.next.add(usize::from(S::BITS) * 64) };
         codes
+    }
+
+    /// `bits` bits of the codes of one quad, in their place above `below` bits.
+    ///
+    /// Planes begin one after the other, so `below` is also the number of vectors before this one. All but the loads is
+    /// constant once compiled.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn plane<S: Shape>(&self, below: u8, bits: u8, quad: usize) -> __m512i {
+        let (wide, below) = (usize::from(bits), usize::from(below));
+        // SAFETY: 64 bytes of the panel: a group has `S::BITS` vectors, see the type.
+        let stored =
+            unsafe { _mm512_loadu_si512(self.next.add((below + quad % wide) * 64).cast()) };
+        if bits == 8 {
+            return stored;
+        }
+        let mask = _mm512_set1_epi8(((0xff_u8 >> (8 - bits)) << below) as i8);
+        let shift = wide * (quad / wide);
+        let moved = if shift >= below {
+            _mm512_srlv_epi16(stored, _mm512_set1_epi16((shift - below) as i16))
+        } else {
+            _mm512_sllv_epi16(stored, _mm512_set1_epi16((below - shift) as i16))
+        };
+        _mm512_and_si512(moved, mask)
     }
 
     /// Asks for the codes some groups ahead; they may lie past the panel, in the next one, or nowhere.
@@ -214,11 +264,20 @@ fn add_group<S: Shape>(
     _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.m), acc)
 }
 
+/// The bias that unpacked codes have: one whose multiples the activations bring along.
+const fn undone<S: Shape>() -> u8 {
+    match S::BIAS {
+        0 => 0,
+        4 | 8 => 8,
+        _ => 128,
+    }
+}
+
 /// Where a dot starts so that the bias of the codes cancels.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn start<S: Shape>(x: &I8Group, which: usize, row: usize) -> __m512i {
-    match S::BIAS {
+    match undone::<S>() {
         0 => _mm512_setzero_si512(),
         8 => _mm512_set1_epi32(x.minus_8_sums[which][row]),
         _ => _mm512_set1_epi32(x.minus_128_sums[which][row]),

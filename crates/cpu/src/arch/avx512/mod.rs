@@ -9,3 +9,4 @@ pub mod norm;
 pub mod portable;
 pub mod quantise;
 pub mod rope;
+pub mod row_scaled;

@@ -75,8 +75,12 @@ fn add_group(
 /// Reads a group: sub-scales, sub-minima, codes.
 fn unpack(coded: &CodedPanel, bytes: &[u8]) -> PlainGroup {
     let subs = coded.sub_scales;
+    let byte = |index: usize, lane: usize| bytes[index * PANEL_ROWS + lane];
     let lanes = |index: usize| -> Lanes<i32> {
-        std::array::from_fn(|lane| i32::from(bytes[index * PANEL_ROWS + lane] as i8))
+        std::array::from_fn(|lane| i32::from(byte(index, lane) as i8))
+    };
+    let nibbles = |index: usize, shift: u8| -> Lanes<i32> {
+        std::array::from_fn(|lane| i32::from(byte(index, lane) >> shift & 15))
     };
     let pair = |first: usize| match subs {
         0 => [[1; PANEL_ROWS]; 2],
@@ -85,23 +89,20 @@ fn unpack(coded: &CodedPanel, bytes: &[u8]) -> PlainGroup {
     };
     let stored = &bytes[coded.sub_bytes()..];
     let code = |column: usize, lane: usize| {
-        let (quad, c) = (column / 4, column % 4);
-        let byte = |quad: usize| i32::from(stored[(quad * PANEL_ROWS + lane) * 4 + c]);
-        let raw = match (coded.bits, quad < 4) {
-            (8, _) => byte(quad),
-            (_, true) => byte(quad) & 15,
-            (_, false) => byte(quad - 4) >> 4,
-        };
-        raw - i32::from(coded.bias)
+        i32::from(coded.stored_code(stored, column, lane)) - i32::from(coded.bias)
+    };
+    let (sub_scales, sub_mins) = if coded.packed_subs() {
+        let both = |shift: u8| [nibbles(0, shift), nibbles(1, shift)];
+        (both(0), both(4))
+    } else if coded.minimum {
+        (pair(0), pair(subs))
+    } else {
+        (pair(0), [[1; PANEL_ROWS]; 2])
     };
     PlainGroup {
         codes: std::array::from_fn(|column| std::array::from_fn(|lane| code(column, lane))),
-        sub_scales: pair(0),
-        sub_mins: if coded.minimum {
-            pair(subs)
-        } else {
-            [[1; PANEL_ROWS]; 2]
-        },
+        sub_scales,
+        sub_mins,
     }
 }
 
