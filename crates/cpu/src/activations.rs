@@ -20,7 +20,8 @@ pub const FLOAT_ROWS: usize = 8;
 /// Products of up to 16 activation rows with one panel: `[activation row][weight row]`.
 pub type Tile = [[f32; PANEL_ROWS]; BLOCK_ROWS];
 
-/// 32 columns of 16 activation rows in int8, with everything about them that kernels need.
+/// 32 columns of 16 activation rows in int8, with everything about them that kernels need. Of a pair, the first group has
+/// the high codes and all numbers, about both planes together; of the second only the codes are read.
 ///
 /// Entry 0 and 1 of a triple is about the two halves of 16 columns, entry 2 about the whole group.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -28,7 +29,7 @@ pub type Tile = [[f32; PANEL_ROWS]; BLOCK_ROWS];
 pub struct I8Group {
     /// `[row][column]`, within ±127.
     pub codes: [[i8; GROUP]; BLOCK_ROWS],
-    /// `absmax / 127` of each row; NaN if a value is not finite, which makes all outputs of that row NaN.
+    /// `absmax / 127` of each row, of a pair `/ 256`; NaN if a value is not finite, which makes all outputs of that row NaN.
     pub scales: [f32; BLOCK_ROWS],
     /// Sums of the codes, exact.
     pub sums: [[f32; BLOCK_ROWS]; 3],
@@ -75,6 +76,16 @@ impl RowScale {
         }
     }
 
+    /// The same for codes of `planes` (1 or 2) bytes: exact, by a power of two.
+    #[inline(always)]
+    pub fn for_planes(self, planes: usize) -> Self {
+        let step = if planes == 1 { 1.0 } else { 256.0 };
+        Self {
+            scale: self.scale / step,
+            inverse: self.inverse * step,
+        }
+    }
+
     /// Whether all codes are zero.
     #[inline(always)]
     pub fn is_zero(&self) -> bool {
@@ -82,30 +93,56 @@ impl RowScale {
     }
 }
 
-impl I8Group {
-    /// Quantises `x`, 32 columns of one row, into row `row`; what is left of `x` is what the rounding lost.
-    #[inline(always)]
-    fn set_row(&mut self, row: usize, x: &mut [f32; GROUP]) {
-        let mut peak = 0;
-        for value in &*x {
-            peak = (value.to_bits() & 0x7fff_ffff).max(peak);
-        }
-        let scale = RowScale::of_peak(peak);
-        self.scales[row] = scale.scale;
-        if scale.is_zero() {
-            return self.clear_codes(row);
-        }
-        let mut codes = [0i32; GROUP];
-        for (code, value) in codes.iter_mut().zip(x) {
-            let rounded = (*value * scale.inverse + ROUNDING).to_bits() as i32;
-            *code = (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127);
-            *value -= scale.scale * *code as f32;
-        }
-        self.codes[row] = codes.map(|code| code as i8);
-        self.set_sums(row, [codes[..16].iter().sum(), codes[16..].iter().sum()]);
-    }
+/// Largest code of a pair: `256 · 127 + 127`.
+pub const PAIR_MAX: i32 = 256 * 127 + 127;
 
-    /// Stores what follows from the sums of both halves of a row's codes.
+/// Splits a code within ±[`PAIR_MAX`] into `(q, q')` with `256 q + q'` next to it: exact but where `q'` would be -128.
+#[inline(always)]
+pub fn split_pair(code: i32) -> (i32, i32) {
+    let q = (code + 128) >> 8;
+    (q, (code - 256 * q).max(-127))
+}
+
+/// Quantises `x`, 32 columns of one row, into row `row` of a group of one or two planes.
+#[inline(always)]
+fn set_row(planes: &mut [I8Group], row: usize, x: &[f32; GROUP]) {
+    let mut peak = 0;
+    for value in x {
+        peak = (value.to_bits() & 0x7fff_ffff).max(peak);
+    }
+    let scale = RowScale::of_peak(peak).for_planes(planes.len());
+    if scale.is_zero() {
+        for plane in planes {
+            plane.clear_codes(row);
+            plane.scales[row] = scale.scale;
+        }
+        return;
+    }
+    let most = if planes.len() == 1 { 127 } else { PAIR_MAX };
+    let codes: [i32; GROUP] = std::array::from_fn(|i| {
+        let rounded = (x[i] * scale.inverse + ROUNDING).to_bits() as i32;
+        (rounded - ROUNDING.to_bits() as i32).clamp(-most, most)
+    });
+    let [first, rest @ ..] = planes else { return };
+    first.scales[row] = scale.scale;
+    let [second] = rest else {
+        first.codes[row] = codes.map(|code| code as i8);
+        return first.set_sums(row, halves(&codes));
+    };
+    let pairs = codes.map(split_pair);
+    first.codes[row] = pairs.map(|(q, _)| q as i8);
+    second.codes[row] = pairs.map(|(_, rest)| rest as i8);
+    first.set_sums(row, halves(&pairs.map(|(q, rest)| 256 * q + rest)));
+}
+
+/// Sums of both halves of a group.
+#[inline(always)]
+fn halves(codes: &[i32; GROUP]) -> [i32; 2] {
+    [codes[..16].iter().sum(), codes[16..].iter().sum()]
+}
+
+impl I8Group {
+    /// Stores what follows from the sums of both halves of a row's codes (of a pair: both planes together).
     #[inline(always)]
     pub fn set_sums(&mut self, row: usize, [low, high]: [i32; 2]) {
         for (which, sum) in [low, high, low + high].into_iter().enumerate() {
@@ -138,10 +175,7 @@ pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize, planes: usi
         for row in 0..rows {
             let start = row * cols + g * GROUP;
             if let Some(columns) = x[start..].first_chunk() {
-                let mut left = *columns;
-                group
-                    .iter_mut()
-                    .for_each(|plane| plane.set_row(row, &mut left));
+                set_row(group, row, columns);
             }
         }
         for row in rows..rows.next_power_of_two() {
@@ -312,6 +346,29 @@ mod tests {
             assert!(group.scales[0].is_nan());
             assert_eq!(group.codes[0], [0; GROUP]);
         }
+    }
+
+    #[test]
+    fn pairs_split_every_code_and_both_halves_stay_within_127() {
+        for code in -PAIR_MAX..=PAIR_MAX {
+            let (q, rest) = split_pair(code);
+            assert!(q.abs() <= 127 && rest.abs() <= 127, "{code}");
+            let off = 256 * q + rest - code;
+            assert!(off == 0 || off == 1 && rest == -127, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_pair_has_its_numbers_in_the_first_plane() {
+        let mut block = [I8Group::zeroed(); 2];
+        let mut x = [0.0; GROUP];
+        x[..4].copy_from_slice(&[127.0, 0.5, -1.0 / 256.0, -100.25]);
+        quantise_block(&mut block, &x, GROUP, 2);
+        assert_eq!(block[0].codes[0][..4], [127, 1, 0, -100]);
+        assert_eq!(block[1].codes[0][..4], [0, -127, -1, -64]);
+        assert_eq!(block[0].scales[0], 1.0 / 256.0);
+        let sum = 127 * 256 + (256 - 127) - 1 - (25_600 + 64);
+        assert_eq!(block[0].sums[2][0], sum as f32);
     }
 
     #[test]

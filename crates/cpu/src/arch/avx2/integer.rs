@@ -74,15 +74,14 @@ fn product<S: Shape, const R: usize>(
         }
         for planes in block.chunks(call.planes) {
             panel.subs::<S>(&mut scales);
-            for x in planes {
-                let dots: [Dots; R] = if S::BITS == 8 {
-                    panel.byte_dots::<S, R>(x, first)
-                } else {
-                    panel.small_dots::<S, R>(x, first)
-                };
-                for row in 0..R {
-                    acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
-                }
+            let x = &planes[0];
+            let mut dots = panel.dots::<S, R>(x, first);
+            if let [_, rest] = planes {
+                add_scaled(&mut dots, panel.dots::<S, R>(rest, first));
+            }
+            undo_bias::<S, R>(&mut dots, x, first);
+            for row in 0..R {
+                acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
             }
             panel.pass_codes::<S>();
         }
@@ -204,6 +203,17 @@ impl Cursor {
         _mm256_and_si256(moved, mask)
     }
 
+    /// Dots of stored codes with `R` activation rows; 8-bit codes come without their bias.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn dots<S: Shape, const R: usize>(&self, x: &I8Group, first: usize) -> [Dots; R] {
+        if S::BITS == 8 {
+            self.byte_dots::<S, R>(x, first)
+        } else {
+            self.small_dots::<S, R>(x, first)
+        }
+    }
+
     /// Dots of 8-bit codes with `R` activation rows.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -250,15 +260,31 @@ impl Cursor {
                 }
             }
         }
-        if S::BIAS != 0 {
-            for (row, dots) in dots.iter_mut().enumerate() {
-                for (which, dot) in dots.iter_mut().enumerate() {
-                    let undo = x.minus_8_sums[which][first + row] / 8 * i32::from(S::BIAS);
-                    *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
-                }
-            }
-        }
         dots
+    }
+}
+
+/// `high = 256 · high + low`: the dots of a pair of codes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_scaled<const R: usize>(high: &mut [Dots; R], low: [Dots; R]) {
+    for (high, low) in high.as_flattened_mut().iter_mut().zip(low.as_flattened()) {
+        *high = _mm256_add_epi32(_mm256_slli_epi32::<8>(*high), *low);
+    }
+}
+
+/// Takes away what the bias of stored codes of up to six bits added.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn undo_bias<S: Shape, const R: usize>(dots: &mut [Dots; R], x: &I8Group, first: usize) {
+    if S::BIAS == 0 || S::BITS == 8 {
+        return;
+    }
+    for (row, dots) in dots.iter_mut().enumerate() {
+        for (which, dot) in dots.iter_mut().enumerate() {
+            let undo = x.minus_8_sums[which][first + row] / 8 * i32::from(S::BIAS);
+            *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
+        }
     }
 }
 
