@@ -9,6 +9,7 @@ use crate::activations::{self, I8Group, Rounding, RowHead, RowSpan, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
+use crate::arch::store::{self, StoreCall};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{avx2, avx512};
 use crate::detect::{CpuFeatures, Tier};
@@ -104,6 +105,8 @@ pub struct Kernels {
     pub qk_norm_rope: fn(heads: &mut [f32], row: &QkRow<'_>),
     /// Attention of a tile of rows over one span of a bf16 cache.
     pub attention_span: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
+    /// [`store::store_tile`], unsafe as there.
+    pub store_tile: unsafe fn(&StoreCall<'_>),
     /// SiLU.
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
@@ -148,6 +151,7 @@ static GENERIC: Kernels = Kernels {
     rms_norm: generic::norm::rms_norm,
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
+    store_tile: store::store_tile,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
 };
@@ -183,6 +187,8 @@ static AVX2: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx2::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx2::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx2::portable::store_tile(call) },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
@@ -220,6 +226,8 @@ static AVX512: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx512::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx512::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx512::portable::store_tile(call) },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ucuz_tensor::backend::{AttentionCall, AttentionOptions, HeadShape, QkNorms, RopeTable};
+use ucuz_tensor::backend::{AttentionCall, AttentionOptions, Gate, HeadShape, QkNorms, RopeTable};
 use ucuz_tensor::cache::LayerCache;
 use ucuz_tensor::{Queue, Tensor, TensorResult, View, ViewMut, Weight};
 
@@ -30,6 +30,20 @@ impl Linear {
     /// What the queue reports.
     pub fn add(&self, queue: &mut dyn Queue, dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
         queue.linear_add(dst, x, &self.weight)
+    }
+
+    /// `dst = gate(x wᵀ, first half) · (x wᵀ, second half)`; the second matrix of the pair is room to work in.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn gated(
+        &self,
+        queue: &mut dyn Queue,
+        (dst, gate_up): (ViewMut<'_>, ViewMut<'_>),
+        x: View<'_>,
+        gate: Gate,
+    ) -> TensorResult<()> {
+        queue.linear_gated(dst, gate_up, x, &self.weight, gate)
     }
 }
 
@@ -164,15 +178,6 @@ impl FeedForward {
     }
 }
 
-/// The gate of a feed-forward block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// GELU in its tanh form.
-    GeluTanh,
-}
-
 /// Gated feed-forward from the normed stream to the activated product; the caller projects it back.
 #[derive(Debug)]
 pub struct FeedForward {
@@ -181,7 +186,7 @@ pub struct FeedForward {
     /// Back to the residual stream.
     pub down: Linear,
     /// The gate's function.
-    pub activation: Activation,
+    pub gate: Gate,
 }
 
 impl FeedForward {
@@ -194,19 +199,12 @@ impl FeedForward {
         let Forward {
             queue, workspace, ..
         } = step;
-        self.gate_up.run(
-            *queue,
-            workspace.gate_up.rows_mut(0..rows),
-            workspace.normed.rows(0..rows),
-        )?;
         let (dst, gate_up) = (
             workspace.activated.rows_mut(0..rows),
-            workspace.gate_up.rows(0..rows),
+            workspace.gate_up.rows_mut(0..rows),
         );
-        match self.activation {
-            Activation::Silu => queue.silu_mul(dst, gate_up),
-            Activation::GeluTanh => queue.gelu_mul(dst, gate_up),
-        }
+        let x = workspace.normed.rows(0..rows);
+        self.gate_up.gated(*queue, (dst, gate_up), x, self.gate)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The pre-norm decoder that llama, mistral, qwen2 and qwen3 share.
 
 use ucuz_tensor::TensorResult;
+use ucuz_tensor::backend::Gate;
 
-use crate::blocks::{Activation, Attention, FeedForward, Norm};
+use crate::blocks::{Attention, FeedForward, Norm};
 use crate::decoder::{Decoder, DecoderLayer};
 use crate::{Forward, Loader, Model, ModelResult};
 
@@ -37,7 +38,7 @@ impl Layer {
             attention_norm: loader.norm(&format!("blk.{i}.attn_norm"), hidden)?,
             attention: loader.attention(i, options.head_norms)?,
             ffn_norm: loader.norm(&format!("blk.{i}.ffn_norm"), hidden)?,
-            ffn: loader.feed_forward(i, Activation::Silu)?,
+            ffn: loader.feed_forward(i, Gate::Silu)?,
         })
     }
 }

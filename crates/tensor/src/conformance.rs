@@ -34,6 +34,7 @@ macro_rules! conformance {
             linear_computes_each_part_in_its_own_format
             linear_row_alone_equals_row_in_a_batch
             linear_add_equals_linear_then_add
+            linear_gated_equals_linear_then_gate
             linear_keeps_a_bad_row_to_itself
             conversion_on_load_equals_stored_rows
             embed_decodes_rows_exactly
