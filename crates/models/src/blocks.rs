@@ -109,17 +109,18 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// `workspace.normed` to `workspace.heads`, through the cache.
+    /// `workspace.normed` to `workspace.qkv`, its keys and values into the cache.
     ///
     /// # Errors
     /// What the queue reports.
-    pub fn mix(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+    pub fn store(&self, step: &mut Forward<'_>) -> TensorResult<()> {
         let rows = step.rows();
         let Forward {
             queue,
             pool,
             workspace,
             inputs,
+            ..
         } = step;
         self.qkv.run(
             *queue,
@@ -144,7 +145,22 @@ impl Attention {
             workspace.qkv.rows(0..rows),
             &self.heads,
             inputs,
-        )?;
+        )
+    }
+
+    /// The queries of `workspace.qkv` to `workspace.heads`, through the cache.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn attend(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let Forward {
+            queue,
+            pool,
+            workspace,
+            inputs,
+            ..
+        } = step;
         let call = AttentionCall {
             pool,
             layer: self.cache,
@@ -233,33 +249,24 @@ impl Ends {
             .embed(dst, &self.embedding, self.embedding_scale, &step.inputs)
     }
 
-    /// Wanted rows of `workspace.x` to `workspace.logits`.
+    /// Rows `range` of the wanted ones, which are all that the last layer left in `workspace.x`, to `workspace.logits`.
     ///
     /// # Errors
     /// What the queue reports.
     pub fn head(&self, step: &mut Forward<'_>, range: std::ops::Range<usize>) -> TensorResult<()> {
-        let (rows, n) = (step.rows(), range.len());
+        let n = range.len();
         let Forward {
-            queue,
-            workspace,
-            inputs,
-            ..
+            queue, workspace, ..
         } = step;
-        queue.take_rows(
-            workspace.taken.rows_mut(0..n),
-            workspace.x.rows(0..rows),
-            range,
-            inputs,
-        )?;
         self.norm.run(
             *queue,
-            workspace.taken_normed.rows_mut(0..n),
-            workspace.taken.rows(0..n),
+            workspace.normed.rows_mut(0..n),
+            workspace.x.rows(range),
         )?;
         self.head.run(
             *queue,
             workspace.logits.rows_mut(0..n),
-            workspace.taken_normed.rows(0..n),
+            workspace.normed.rows(0..n),
         )
     }
 

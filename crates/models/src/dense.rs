@@ -44,10 +44,12 @@ impl Layer {
 }
 
 impl DecoderLayer for Layer {
-    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+    fn attention(&self) -> (&Norm, &Attention) {
+        (&self.attention_norm, &self.attention)
+    }
+
+    fn finish(&self, step: &mut Forward<'_>) -> TensorResult<()> {
         let rows = step.rows();
-        self.attention_norm.run_on_stream(step)?;
-        self.attention.mix(step)?;
         let workspace = &mut step.workspace;
         self.attention.out.add(
             step.queue,
