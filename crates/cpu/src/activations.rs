@@ -9,6 +9,7 @@
 use bytemuck::{Pod, Zeroable};
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::PANEL_ROWS;
+pub use ucuz_tensor::numerics::RowScale;
 use ucuz_tensor::numerics::bf16_round;
 
 /// Activation rows of one int8 block, and of one [`Tile`].
@@ -37,67 +38,18 @@ pub struct I8Group {
     pub minus_128_sums: [[i32; BLOCK_ROWS]; 3],
 }
 
-/// Rows below this are zero after quantisation: 2^-100, so that `127 / absmax` stays far from infinity.
-const ABSMAX_MIN: f32 = f32::from_bits((127 - 100) << 23);
-/// `1.5 · 2^23`: adding it rounds a number of magnitude below 2^22 to an integer, half to even, in the low bits.
-const ROUNDING: f32 = 12_582_912.0;
-
-/// Scale of 32 columns of one row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RowScale {
-    /// `absmax / 127`; 0 when all is (nearly) zero, NaN when a value is not finite.
-    pub scale: f32,
-    /// `127 / absmax`; 0 in the two other cases.
-    pub inverse: f32,
-}
-
-impl RowScale {
-    /// From the largest magnitude, given by its bits: they are ordered as the magnitudes are, infinity and NaN on top.
-    #[inline(always)]
-    pub fn of_peak(bits: u32) -> Self {
-        let absmax = f32::from_bits(bits);
-        if bits >= f32::INFINITY.to_bits() {
-            Self {
-                scale: f32::NAN,
-                inverse: 0.0,
-            }
-        } else if absmax < ABSMAX_MIN {
-            Self {
-                scale: 0.0,
-                inverse: 0.0,
-            }
-        } else {
-            Self {
-                scale: absmax / 127.0,
-                inverse: 127.0 / absmax,
-            }
-        }
-    }
-
-    /// Whether all codes are zero.
-    #[inline(always)]
-    pub fn is_zero(&self) -> bool {
-        self.inverse == 0.0
-    }
-}
-
 impl I8Group {
     /// Quantises `x`, 32 columns of one row, into row `row`; what is left of `x` is what the rounding lost.
     #[inline(always)]
     fn set_row(&mut self, row: usize, x: &mut [f32; GROUP]) {
-        let mut peak = 0;
-        for value in &*x {
-            peak = (value.to_bits() & 0x7fff_ffff).max(peak);
-        }
-        let scale = RowScale::of_peak(peak);
+        let scale = RowScale::of(x);
         self.scales[row] = scale.scale;
         if scale.is_zero() {
             return self.clear_codes(row);
         }
         let mut codes = [0i32; GROUP];
         for (code, value) in codes.iter_mut().zip(x) {
-            let rounded = (*value * scale.inverse + ROUNDING).to_bits() as i32;
-            *code = (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127);
+            *code = scale.code(*value);
             *value -= scale.scale * *code as f32;
         }
         self.codes[row] = codes.map(|code| code as i8);
@@ -196,6 +148,8 @@ pub enum Rounding {
 
 #[cfg(test)]
 mod tests {
+    use ucuz_tensor::numerics::CODE_ABSMAX_MIN;
+
     use super::*;
 
     fn quantise(x: &[f32; GROUP]) -> I8Group {
@@ -229,8 +183,8 @@ mod tests {
         let cases: [(f32, f32, i8); 6] = [
             (1.0, 16.0 / 127.0, -127),
             (f32::MAX / 16.0, f32::MAX / 127.0, -127),
-            (ABSMAX_MIN / 16.0, ABSMAX_MIN / 127.0, -127),
-            (ABSMAX_MIN / 17.0, 0.0, 0),
+            (CODE_ABSMAX_MIN / 16.0, CODE_ABSMAX_MIN / 127.0, -127),
+            (CODE_ABSMAX_MIN / 17.0, 0.0, 0),
             (1e-42, 0.0, 0),
             (0.0, 0.0, 0),
         ];

@@ -72,6 +72,8 @@ pub struct Kernels {
     pub qk_norm_rope: fn(heads: &mut [f32], row: &QkRow<'_>),
     /// Attention of a tile of rows over one span of a bf16 cache.
     pub attention_span: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
+    /// The same over an int8 cache.
+    pub attention_span_int8: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
     /// SiLU.
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
@@ -114,6 +116,7 @@ static GENERIC: Kernels = Kernels {
     rms_norm: generic::norm::rms_norm,
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
+    attention_span_int8: generic::attention::attention_span_int8,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
 };
@@ -145,6 +148,10 @@ static AVX2: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx2::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx2::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx2::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
@@ -178,6 +185,10 @@ static AVX512: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx512::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx512::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx512::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.

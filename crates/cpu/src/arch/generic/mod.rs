@@ -12,3 +12,4 @@ pub mod kv;
 pub mod lanes;
 pub mod norm;
 pub mod rope;
+pub(crate) mod stored;
