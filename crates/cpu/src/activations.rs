@@ -10,6 +10,7 @@
 use bytemuck::{Pod, Zeroable};
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
+pub use ucuz_tensor::numerics::RowScale;
 use ucuz_tensor::numerics::bf16_round;
 
 /// Activation rows of one int8 block, and of one [`Tile`].
@@ -39,60 +40,6 @@ pub struct I8Group {
     pub minus_128_sums: [[i32; BLOCK_ROWS]; 3],
 }
 
-/// Rows below this are zero after quantisation: 2^-100, so that `127 / absmax` stays far from infinity.
-const ABSMAX_MIN: f32 = f32::from_bits((127 - 100) << 23);
-/// `1.5 · 2^23`: adding it rounds a number of magnitude below 2^22 to an integer, half to even, in the low bits.
-const ROUNDING: f32 = 12_582_912.0;
-
-/// Scale of 32 columns of one row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RowScale {
-    /// `absmax / 127`; 0 when all is (nearly) zero, NaN when a value is not finite.
-    pub scale: f32,
-    /// `127 / absmax`; 0 in the two other cases.
-    pub inverse: f32,
-}
-
-impl RowScale {
-    /// From the largest magnitude, given by its bits: they are ordered as the magnitudes are, infinity and NaN on top.
-    #[inline(always)]
-    pub fn of_peak(bits: u32) -> Self {
-        let absmax = f32::from_bits(bits);
-        if bits >= f32::INFINITY.to_bits() {
-            Self {
-                scale: f32::NAN,
-                inverse: 0.0,
-            }
-        } else if absmax < ABSMAX_MIN {
-            Self {
-                scale: 0.0,
-                inverse: 0.0,
-            }
-        } else {
-            Self {
-                scale: absmax / 127.0,
-                inverse: 127.0 / absmax,
-            }
-        }
-    }
-
-    /// The same for codes of `planes` (1 or 2) bytes: exact, by a power of two.
-    #[inline(always)]
-    pub fn for_planes(self, planes: usize) -> Self {
-        let step = if planes == 1 { 1.0 } else { 256.0 };
-        Self {
-            scale: self.scale / step,
-            inverse: self.inverse * step,
-        }
-    }
-
-    /// Whether all codes are zero.
-    #[inline(always)]
-    pub fn is_zero(&self) -> bool {
-        self.inverse == 0.0
-    }
-}
-
 /// Largest code of a pair: `256 · 127 + 127`.
 pub const PAIR_MAX: i32 = 256 * 127 + 127;
 
@@ -106,11 +53,10 @@ pub fn split_pair(code: i32) -> (i32, i32) {
 /// Quantises `x`, 32 columns of one row, into row `row` of a group of one or two planes.
 #[inline(always)]
 fn set_row(planes: &mut [I8Group], row: usize, x: &[f32; GROUP]) {
-    let mut peak = 0;
-    for value in x {
-        peak = (value.to_bits() & 0x7fff_ffff).max(peak);
-    }
-    let scale = RowScale::of_peak(peak).for_planes(planes.len());
+    let (scale, most) = match planes.len() {
+        1 => (RowScale::of(x), 127),
+        _ => (RowScale::of(x).in_256_steps(), PAIR_MAX),
+    };
     if scale.is_zero() {
         for plane in planes {
             plane.clear_codes(row);
@@ -118,11 +64,7 @@ fn set_row(planes: &mut [I8Group], row: usize, x: &[f32; GROUP]) {
         }
         return;
     }
-    let most = if planes.len() == 1 { 127 } else { PAIR_MAX };
-    let codes: [i32; GROUP] = std::array::from_fn(|i| {
-        let rounded = (x[i] * scale.inverse + ROUNDING).to_bits() as i32;
-        (rounded - ROUNDING.to_bits() as i32).clamp(-most, most)
-    });
+    let codes: [i32; GROUP] = std::array::from_fn(|i| scale.code_within(x[i], most));
     let [first, rest @ ..] = planes else { return };
     first.scales[row] = scale.scale;
     let [second] = rest else {
@@ -205,10 +147,7 @@ pub fn quantise_rows(head: &mut RowHead, spans: &mut [RowSpan], x: &[f32], cols:
     let rows = x.len() / cols;
     for row in 0..rows.next_power_of_two() {
         let x = x.get(row * cols..(row + 1) * cols).unwrap_or(&[]);
-        let peak = x
-            .iter()
-            .fold(0, |peak, value| (value.to_bits() & 0x7fff_ffff).max(peak));
-        let scale = RowScale::of_peak(peak);
+        let scale = RowScale::of(x);
         let mut sum = 0;
         for (index, span) in spans.iter_mut().enumerate() {
             let codes = &mut span.0[row];
@@ -234,10 +173,7 @@ fn quantise_span(codes: &mut [i8; ROW_SPAN], x: &[f32; ROW_SPAN], scale: RowScal
         *codes = [0; ROW_SPAN];
         return 0;
     }
-    let rounded: [i32; ROW_SPAN] = std::array::from_fn(|i| {
-        let rounded = (x[i] * scale.inverse + ROUNDING).to_bits() as i32;
-        (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127)
-    });
+    let rounded: [i32; ROW_SPAN] = std::array::from_fn(|i| scale.code(x[i]));
     *codes = rounded.map(|code| code as i8);
     rounded.iter().sum()
 }
@@ -289,6 +225,8 @@ pub enum Rounding {
 
 #[cfg(test)]
 mod tests {
+    use ucuz_tensor::numerics::CODE_ABSMAX_MIN;
+
     use super::*;
 
     fn quantise(x: &[f32; GROUP]) -> I8Group {
@@ -322,8 +260,8 @@ mod tests {
         let cases: [(f32, f32, i8); 6] = [
             (1.0, 16.0 / 127.0, -127),
             (f32::MAX / 16.0, f32::MAX / 127.0, -127),
-            (ABSMAX_MIN / 16.0, ABSMAX_MIN / 127.0, -127),
-            (ABSMAX_MIN / 17.0, 0.0, 0),
+            (CODE_ABSMAX_MIN / 16.0, CODE_ABSMAX_MIN / 127.0, -127),
+            (CODE_ABSMAX_MIN / 17.0, 0.0, 0),
             (1e-42, 0.0, 0),
             (0.0, 0.0, 0),
         ];

@@ -133,10 +133,11 @@ fn why_not_faster(tier: Tier, operands: Operands, features: &CpuFeatures) -> Str
 }
 
 /// Operations that have one kernel a tier, whatever the format.
-const OPERATIONS: [(&str, Operands); 5] = [
+const OPERATIONS: [(&str, Operands); 6] = [
     ("rms_norm", Operands::Float32),
     ("qk_norm_rope", Operands::Float32),
     ("attention bf16", Operands::Bf16),
+    ("attention int8", Operands::Bf16),
     ("silu_mul", Operands::Float32),
     ("gelu_mul", Operands::Float32),
 ];

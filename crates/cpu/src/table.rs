@@ -107,6 +107,8 @@ pub struct Kernels {
     pub attention_span: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
     /// [`store::store_tile`], unsafe as there.
     pub store_tile: unsafe fn(&StoreCall<'_>),
+    /// The same over an int8 cache.
+    pub attention_span_int8: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
     /// SiLU.
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
@@ -152,6 +154,7 @@ static GENERIC: Kernels = Kernels {
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
     store_tile: store::store_tile,
+    attention_span_int8: generic::attention::attention_span_int8,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
 };
@@ -189,6 +192,10 @@ static AVX2: Kernels = Kernels {
     attention_span: |input, output| unsafe { avx2::attention::attention_span(input, output) },
     // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
     store_tile: |call| unsafe { avx2::portable::store_tile(call) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx2::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
@@ -228,6 +235,10 @@ static AVX512: Kernels = Kernels {
     attention_span: |input, output| unsafe { avx512::attention::attention_span(input, output) },
     // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
     store_tile: |call| unsafe { avx512::portable::store_tile(call) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx512::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.

@@ -44,6 +44,7 @@ macro_rules! conformance {
             attention_alone_equals_in_a_batch
             attention_does_not_depend_on_block_numbers
             attention_never_reads_behind_the_window
+            attention_keeps_a_bad_token_to_the_rows_that_see_it
             rms_norm_stays_within_its_bound
             rope_rotates_both_styles_with_and_without_norms
             activations_stay_within_their_bound

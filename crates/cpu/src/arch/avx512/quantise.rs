@@ -41,7 +41,10 @@ fn set_row(planes: &mut [I8Group], row: usize, x: [__m512; 2]) {
     let [low, high] =
         x.map(|x| _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff)));
     let peak = _mm512_reduce_max_epu32(_mm512_max_epu32(low, high));
-    let scale = RowScale::of_peak(peak).for_planes(planes.len());
+    let (scale, most) = match planes.len() {
+        1 => (RowScale::of_peak(peak), 127),
+        _ => (RowScale::of_peak(peak).in_256_steps(), PAIR_MAX),
+    };
     if scale.is_zero() {
         for plane in planes {
             plane.clear_codes(row);
@@ -49,7 +52,6 @@ fn set_row(planes: &mut [I8Group], row: usize, x: [__m512; 2]) {
         }
         return;
     }
-    let most = if planes.len() == 1 { 127 } else { PAIR_MAX };
     let inverse = _mm512_set1_ps(scale.inverse);
     let codes = x.map(|x| {
         // The default rounding of the conversion is half to even.
