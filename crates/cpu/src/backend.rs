@@ -146,6 +146,7 @@ const OPERATIONS: [(&str, Operands); 6] = [
 fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
     match (tier, format.coding) {
         (Tier::Generic, _) => "generic",
+        (Tier::Avx2, Coding::Integer { .. }) if CpuFeatures::detect().has("avxvnni") => "avx2 vnni",
         (Tier::Avx2, Coding::Integer { .. } | Coding::RowScaled) => "avx2 maddubs",
         (Tier::Avx2, Coding::Codebook { .. }) => "avx2 permute, f32 fma",
         (Tier::Avx2, Coding::Float) => "avx2 f32",

@@ -130,6 +130,8 @@ impl Kernels {
             .then_some(match tier {
                 Tier::Generic => &GENERIC,
                 #[cfg(target_arch = "x86_64")]
+                Tier::Avx2 if CpuFeatures::detect().has("avxvnni") => &AVX2_VNNI,
+                #[cfg(target_arch = "x86_64")]
                 Tier::Avx2 => &AVX2,
                 #[cfg(target_arch = "x86_64")]
                 Tier::Avx512 => &AVX512,
@@ -202,6 +204,14 @@ static AVX2: Kernels = Kernels {
     gelu_mul: |dst, gate, up| unsafe { avx2::activation::gelu_mul(dst, gate, up) },
 };
 
+/// AVX2 with AVX-VNNI, as on processors that have the one but not AVX-512.
+#[cfg(target_arch = "x86_64")]
+static AVX2_VNNI: Kernels = Kernels {
+    // SAFETY: detected, see `for_tier`.
+    linear_i8: |tile, call| unsafe { avx2::integer::linear_i8_vnni(tile, call) },
+    ..AVX2
+};
+
 #[cfg(target_arch = "x86_64")]
 static AVX512: Kernels = Kernels {
     tier: Tier::Avx512,
@@ -244,3 +254,88 @@ static AVX512: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx512::activation::gelu_mul(dst, gate, up) },
 };
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use bytemuck::Zeroable;
+    use ucuz_tensor::format::{FORMATS, GROUP};
+    use ucuz_tensor::layout::{PanelKind, PanelLayout};
+
+    use super::*;
+    use crate::activations::BLOCK_ROWS;
+
+    const COLS: usize = 512;
+
+    fn noise(state: &mut u64) -> u32 {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 40) as u32
+    }
+
+    /// Any codes and sub-scales under finite scales.
+    fn panel(coded: &CodedPanel, bytes: usize, state: &mut u64) -> Vec<u8> {
+        let mut panel: Vec<u8> = (0..bytes).map(|_| noise(state) as u8).collect();
+        for group in (0..COLS / GROUP).step_by(coded.groups_per_scale) {
+            let header = &mut panel[coded.block_offset(group)..][..coded.header_bytes()];
+            header
+                .iter_mut()
+                .skip(1)
+                .step_by(2)
+                .for_each(|high| *high &= 0x3b);
+        }
+        panel
+    }
+
+    /// A processor with AVX-VNNI takes one of the two, so both are held to the portable one here.
+    #[test]
+    fn both_avx2_kernels_of_integers_equal_the_portable_one() {
+        let mut tables = vec![&AVX2, &AVX2_VNNI];
+        if !CpuFeatures::detect().has("avxvnni") {
+            eprintln!("skipped: this processor lacks AVX-VNNI");
+            tables.pop();
+        }
+        if Kernels::for_tier(Tier::Avx2).is_none() {
+            return eprintln!("skipped: this processor lacks the avx2 tier");
+        }
+        let mut state = 7;
+        for info in FORMATS {
+            let layout = PanelLayout::new(info.format, PANEL_ROWS, COLS).unwrap();
+            let (PanelKind::Coded(coded), Some(_)) = (layout.kind, info.unpack) else {
+                continue;
+            };
+            if coded.bits == 4 && coded.sub_scales == 0 && !coded.minimum && coded.bias == 0 {
+                continue; // a codebook
+            }
+            let panel = panel(&coded, layout.panel_bytes(), &mut state);
+            let x: Vec<f32> = (0..BLOCK_ROWS * COLS)
+                .map(|_| (noise(&mut state) as f32 / 8e6 - 1.0).powi(3))
+                .collect();
+            for (planes, rows) in [1, 2]
+                .into_iter()
+                .flat_map(|p| [1, 2, 3, 16].map(|r| (p, r)))
+            {
+                let mut groups = vec![I8Group::zeroed(); COLS / GROUP * planes];
+                (GENERIC.quantise_block)(&mut groups, &x[..rows * COLS], COLS, planes);
+                let call = CodedCall {
+                    panel: &panel,
+                    coded,
+                    groups: &groups,
+                    planes,
+                    rows,
+                };
+                let mut expected: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+                (GENERIC.linear_i8)(&mut expected, &call);
+                for table in &tables {
+                    let mut tile: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+                    (table.linear_i8)(&mut tile, &call);
+                    assert!(
+                        tile[..rows] == expected[..rows],
+                        "{} {planes} {rows}",
+                        info.name
+                    );
+                }
+            }
+        }
+    }
+}
