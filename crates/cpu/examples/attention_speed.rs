@@ -1,6 +1,6 @@
 //! Milliseconds of attention, KV store and the element-wise operations at the shapes of SmolLM2-135M.
 //!
-//! `cargo run --release -p ucuz-cpu --example attention_speed [threads] [tier]`
+//! `cargo run --release -p ucuz-cpu --example attention_speed [threads] [tier] [bf16|int8|f32] [context]`
 
 use std::time::Instant;
 
@@ -17,7 +17,8 @@ use ucuz_tensor::cache::{BLOCK_TOKENS, LayerCache, PagedGroup};
 use ucuz_tensor::{Batch, CacheSpec, KvDtype, KvPool, SeqSlot, Tensor};
 
 const LAYERS: usize = 30;
-const CONTEXT: usize = 1024;
+/// Tokens that the cache holds, in as many sequences as the context leaves.
+const TOKENS: usize = 8192;
 
 /// Median milliseconds of `body`, over 9 runs after one to warm up.
 fn median_ms(mut body: impl FnMut()) -> f64 {
@@ -33,16 +34,16 @@ fn median_ms(mut body: impl FnMut()) -> f64 {
     times[times.len() / 2]
 }
 
-fn batch(rows: usize, sequences: usize) -> Batch {
-    let blocks = CONTEXT / BLOCK_TOKENS;
+fn batch(rows: usize, sequences: usize, context: usize) -> Batch {
+    let blocks = context / BLOCK_TOKENS;
     let each = rows / sequences;
     Batch {
         tokens: vec![0; rows],
         positions: (0..rows)
-            .map(|row| (CONTEXT - each + row % each) as u32)
+            .map(|row| (context - each + row % each) as u32)
             .collect(),
         seq_starts: (0..=sequences).map(|s| (s * each) as u32).collect(),
-        kv_lens: vec![CONTEXT as u32; sequences],
+        kv_lens: vec![context as u32; sequences],
         slots: (0..sequences).map(|s| SeqSlot(s as u32)).collect(),
         groups: vec![GroupTables {
             blocks: (0..sequences * blocks).map(|b| b as u32).collect(),
@@ -63,6 +64,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tier: Tier = arguments
         .next()
         .map_or(Ok(Tier::Avx512), |text| text.parse())?;
+    let dtype = arguments.next().unwrap_or_else(|| "bf16".to_owned());
+    let dtype = KvDtype::ALL
+        .into_iter()
+        .find(|known| known.name() == dtype)
+        .ok_or("no such precision")?;
+    let context: usize = arguments.next().map_or(Ok(1024), |text| text.parse())?;
+    if !context.is_multiple_of(BLOCK_TOKENS) || !(1..=TOKENS).contains(&context) {
+        return Err("the context must be a multiple of 32, at most 8192".into());
+    }
     let kernels = Kernels::for_tier(tier).ok_or("this processor lacks the tier")?;
     let pool = ThreadPool::new(threads, false, true);
     pool.begin_step();
@@ -76,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         kv_heads: 3,
         k_dim: 64,
         v_dim: 64,
-        dtype: KvDtype::Bf16,
+        dtype,
         window: None,
     };
     let layers = (0..LAYERS)
@@ -86,18 +96,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         groups: vec![group],
         layers,
     };
-    let mut cache = KvPool::zeroed(&spec, &[8 * CONTEXT / BLOCK_TOKENS])?;
+    let mut cache = KvPool::zeroed(&spec, &[TOKENS / BLOCK_TOKENS])?;
+    // Pages that were never written share one page of zeros and would come from the first-level cache. 0.0115 in every
+    // precision.
+    cache.buffers[0].bytes_mut().fill(0x3c);
     let limits = Limits {
-        step_rows: CONTEXT,
+        step_rows: 1024,
         sequences: 8,
         logit_rows: 1,
-        context: CONTEXT,
+        context,
         cols_max: 1536,
         vocab: 1,
     };
     let mut scratch = AttentionScratch::new(&limits, threads)?;
     println!(
-        "{tier}, {threads} threads, {LAYERS} layers, 9 heads, 3 kv heads, dim 64, context {CONTEXT}"
+        "{tier}, {threads} threads, {LAYERS} layers, 9 heads, 3 kv heads, dim 64, context {context}, {} cache",
+        dtype.name()
     );
     for (what, rows, sequences) in [
         ("prefill", 1024, 1),
@@ -105,7 +119,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("decode", 1, 1),
         ("decode of 8", 8, 8),
     ] {
-        let batch = batch(rows, sequences);
+        if sequences * context > TOKENS || rows / sequences > context || rows * context > 1 << 21 {
+            continue;
+        }
+        let batch = batch(rows, sequences, context);
         let qkv = noise(rows, heads.qkv_cols())?;
         let mut dst = Tensor::zeroed(rows, 576, "output")?;
         let gate_up = noise(rows, 3072)?;

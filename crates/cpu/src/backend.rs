@@ -133,10 +133,11 @@ fn why_not_faster(tier: Tier, operands: Operands, features: &CpuFeatures) -> Str
 }
 
 /// Operations that have one kernel a tier, whatever the format.
-const OPERATIONS: [(&str, Operands); 5] = [
+const OPERATIONS: [(&str, Operands); 6] = [
     ("rms_norm", Operands::Float32),
     ("qk_norm_rope", Operands::Float32),
     ("attention bf16", Operands::Bf16),
+    ("attention int8", Operands::Bf16),
     ("silu_mul", Operands::Float32),
     ("gelu_mul", Operands::Float32),
 ];
@@ -145,6 +146,7 @@ const OPERATIONS: [(&str, Operands); 5] = [
 fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
     match (tier, format.coding) {
         (Tier::Generic, _) => "generic",
+        (Tier::Avx2, Coding::Integer { .. }) if CpuFeatures::detect().has("avxvnni") => "avx2 vnni",
         (Tier::Avx2, Coding::Integer { .. } | Coding::RowScaled) => "avx2 maddubs",
         (Tier::Avx2, Coding::Codebook { .. }) => "avx2 permute, f32 fma",
         (Tier::Avx2, Coding::Float) => "avx2 f32",

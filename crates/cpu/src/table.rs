@@ -9,6 +9,7 @@ use crate::activations::{self, I8Group, Rounding, RowHead, RowSpan, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
+use crate::arch::store::{self, StoreCall};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{avx2, avx512};
 use crate::detect::{CpuFeatures, Tier};
@@ -104,6 +105,10 @@ pub struct Kernels {
     pub qk_norm_rope: fn(heads: &mut [f32], row: &QkRow<'_>),
     /// Attention of a tile of rows over one span of a bf16 cache.
     pub attention_span: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
+    /// [`store::store_tile`], unsafe as there.
+    pub store_tile: unsafe fn(&StoreCall<'_>),
+    /// The same over an int8 cache.
+    pub attention_span_int8: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
     /// SiLU.
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
@@ -124,6 +129,8 @@ impl Kernels {
             .is_none()
             .then_some(match tier {
                 Tier::Generic => &GENERIC,
+                #[cfg(target_arch = "x86_64")]
+                Tier::Avx2 if CpuFeatures::detect().has("avxvnni") => &AVX2_VNNI,
                 #[cfg(target_arch = "x86_64")]
                 Tier::Avx2 => &AVX2,
                 #[cfg(target_arch = "x86_64")]
@@ -148,6 +155,8 @@ static GENERIC: Kernels = Kernels {
     rms_norm: generic::norm::rms_norm,
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
+    store_tile: store::store_tile,
+    attention_span_int8: generic::attention::attention_span_int8,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
 };
@@ -183,10 +192,24 @@ static AVX2: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx2::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx2::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx2::portable::store_tile(call) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx2::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx2::activation::gelu_mul(dst, gate, up) },
+};
+
+/// AVX2 with AVX-VNNI, as on processors that have the one but not AVX-512.
+#[cfg(target_arch = "x86_64")]
+static AVX2_VNNI: Kernels = Kernels {
+    // SAFETY: detected, see `for_tier`.
+    linear_i8: |tile, call| unsafe { avx2::integer::linear_i8_vnni(tile, call) },
+    ..AVX2
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -220,8 +243,99 @@ static AVX512: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx512::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx512::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx512::portable::store_tile(call) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx512::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx512::activation::gelu_mul(dst, gate, up) },
 };
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use bytemuck::Zeroable;
+    use ucuz_tensor::format::{FORMATS, GROUP};
+    use ucuz_tensor::layout::{PanelKind, PanelLayout};
+
+    use super::*;
+    use crate::activations::BLOCK_ROWS;
+
+    const COLS: usize = 512;
+
+    fn noise(state: &mut u64) -> u32 {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 40) as u32
+    }
+
+    /// Any codes and sub-scales under finite scales.
+    fn panel(coded: &CodedPanel, bytes: usize, state: &mut u64) -> Vec<u8> {
+        let mut panel: Vec<u8> = (0..bytes).map(|_| noise(state) as u8).collect();
+        for group in (0..COLS / GROUP).step_by(coded.groups_per_scale) {
+            let header = &mut panel[coded.block_offset(group)..][..coded.header_bytes()];
+            header
+                .iter_mut()
+                .skip(1)
+                .step_by(2)
+                .for_each(|high| *high &= 0x3b);
+        }
+        panel
+    }
+
+    /// A processor with AVX-VNNI takes one of the two, so both are held to the portable one here.
+    #[test]
+    fn both_avx2_kernels_of_integers_equal_the_portable_one() {
+        let mut tables = vec![&AVX2, &AVX2_VNNI];
+        if !CpuFeatures::detect().has("avxvnni") {
+            eprintln!("skipped: this processor lacks AVX-VNNI");
+            tables.pop();
+        }
+        if Kernels::for_tier(Tier::Avx2).is_none() {
+            return eprintln!("skipped: this processor lacks the avx2 tier");
+        }
+        let mut state = 7;
+        for info in FORMATS {
+            let layout = PanelLayout::new(info.format, PANEL_ROWS, COLS).unwrap();
+            let (PanelKind::Coded(coded), Some(_)) = (layout.kind, info.unpack) else {
+                continue;
+            };
+            if coded.bits == 4 && coded.sub_scales == 0 && !coded.minimum && coded.bias == 0 {
+                continue; // a codebook
+            }
+            let panel = panel(&coded, layout.panel_bytes(), &mut state);
+            let x: Vec<f32> = (0..BLOCK_ROWS * COLS)
+                .map(|_| (noise(&mut state) as f32 / 8e6 - 1.0).powi(3))
+                .collect();
+            for (planes, rows) in [1, 2]
+                .into_iter()
+                .flat_map(|p| [1, 2, 3, 16].map(|r| (p, r)))
+            {
+                let mut groups = vec![I8Group::zeroed(); COLS / GROUP * planes];
+                (GENERIC.quantise_block)(&mut groups, &x[..rows * COLS], COLS, planes);
+                let call = CodedCall {
+                    panel: &panel,
+                    coded,
+                    groups: &groups,
+                    planes,
+                    rows,
+                };
+                let mut expected: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+                (GENERIC.linear_i8)(&mut expected, &call);
+                for table in &tables {
+                    let mut tile: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+                    (table.linear_i8)(&mut tile, &call);
+                    assert!(
+                        tile[..rows] == expected[..rows],
+                        "{} {planes} {rows}",
+                        info.name
+                    );
+                }
+            }
+        }
+    }
+}

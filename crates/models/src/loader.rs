@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ucuz_formats::{Checkpoint, ModelConfig, TensorRef};
-use ucuz_tensor::backend::{AttentionOptions, HeadShape, RopeTable};
+use ucuz_tensor::backend::{AttentionOptions, Gate, HeadShape, RopeTable};
 use ucuz_tensor::destination::Destination;
 use ucuz_tensor::quant::decode_row;
 use ucuz_tensor::weight::RawPart;
 use ucuz_tensor::{CacheSpec, OnLoad, Tensor, TensorError, Weight, WeightOptions};
 
-use crate::blocks::{Activation, Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
+use crate::blocks::{Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
 use crate::registry::LoadOptions;
 use crate::rope::rope_table;
 use crate::{ModelError, ModelResult};
@@ -193,11 +193,7 @@ impl<'a> Loader<'a> {
     ///
     /// # Errors
     /// As [`Loader::weight`].
-    pub fn feed_forward(
-        &mut self,
-        layer: usize,
-        activation: Activation,
-    ) -> ModelResult<FeedForward> {
+    pub fn feed_forward(&mut self, layer: usize, gate: Gate) -> ModelResult<FeedForward> {
         let config = self.config();
         let prefix = format!("blk.{layer}");
         let parts = [
@@ -211,7 +207,7 @@ impl<'a> Loader<'a> {
         Ok(FeedForward {
             gate_up,
             down,
-            activation,
+            gate,
         })
     }
 

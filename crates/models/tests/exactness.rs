@@ -67,6 +67,32 @@ fn with_cache_equals_recomputed_whole() {
 }
 
 #[test]
+fn wanted_rows_have_the_bits_they_have_among_all() {
+    for_all(|name, bench, ids| {
+        let whole = bench.logits(0, ids, ids.len());
+        for (sequence, step) in [(1, 7), (2, ids.len() as u32)] {
+            let wanted = |row: u32| row % step == step - 1;
+            let expected: Vec<Vec<f32>> = (0u32..)
+                .zip(&whole)
+                .filter(|(row, _)| wanted(*row))
+                .map(|(_, logits)| logits.clone())
+                .collect();
+            let got = bench.feed_wanted(&[(sequence, ids, 0)], wanted);
+            assert!(got == expected, "{name}: every {step}th row");
+        }
+        // Nothing is asked of the first chunk; its keys and values must be there all the same.
+        let middle = ids.len() / 2;
+        assert!(
+            bench
+                .feed_wanted(&[(3, &ids[..middle], 0)], |_| false)
+                .is_empty()
+        );
+        let rest = bench.feed(&[(3, ids, middle)]).remove(0);
+        assert!(rest == whole[middle..], "{name}: after a silent chunk");
+    });
+}
+
+#[test]
 fn whole_prompt_equals_chunks() {
     for_all(|name, bench, ids| {
         let whole = bench.logits(0, ids, ids.len());

@@ -90,6 +90,15 @@ pub struct AttentionOptions {
     pub window: Option<usize>,
 }
 
+/// The function of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// GELU in its tanh form.
+    GeluTanh,
+}
+
 /// Proof that a batch was handed to the device; operations read it, never host slices.
 #[derive(Debug, Clone, Copy)]
 pub struct StepInputs<'a> {
@@ -280,6 +289,28 @@ pub trait Queue: Send {
     /// # Errors
     /// Shapes that disagree.
     fn gelu_mul(&mut self, dst: ViewMut<'_>, gate_up: View<'_>) -> TensorResult<()>;
+
+    /// `dst = activation(gate) · up` where `[gate, up] = x wᵀ + bias`. `dst: [rows, w.rows / 2]`, `x: [rows, w.cols]`.
+    ///
+    /// `gate_up: [rows, w.rows]` is room that an implementation may use; what it holds afterwards is not said. The bits are
+    /// those of [`Queue::linear`] and [`Queue::silu_mul`] or [`Queue::gelu_mul`], one after the other.
+    ///
+    /// # Errors
+    /// Shapes that disagree.
+    fn linear_gated(
+        &mut self,
+        dst: ViewMut<'_>,
+        mut gate_up: ViewMut<'_>,
+        x: View<'_>,
+        w: &Weight,
+        gate: Gate,
+    ) -> TensorResult<()> {
+        self.linear(gate_up.reborrow(), x, w)?;
+        match gate {
+            Gate::Silu => self.silu_mul(dst, gate_up.view()),
+            Gate::GeluTanh => self.gelu_mul(dst, gate_up.view()),
+        }
+    }
 
     /// `dst = dst + x`, in place.
     ///

@@ -42,11 +42,13 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
     /// Activations quantised to int8 with one f32 scale per row and group; exact integer dots; per group
-    /// `acc = fma(f32(Σ_s sub_scale_s · dot_s), s_x · d, acc)`, then, if the format has a minimum,
-    /// `acc = fma(f32(Σ_s sub_min_s · sum_s), s_x · m, acc)`.
+    /// `acc = fma(total, s_x · d, acc)`, then, if the format has a minimum, `acc = fma(total_sum, s_x · m, acc)`.
+    ///
+    /// `total` is `f32(dot)`, with one sub-scale `f32(dot) · sub_scale`, with two
+    /// `fma(f32(dot_1), sub_scale_1, f32(dot_0) · sub_scale_0)`; `total_sum` is the same of the sums of the codes and the sub-minima.
     I8,
-    /// As [`Arithmetic::I8`], and then once more for what the rounding of the activations left over, a group at a time:
-    /// `x ≈ s · q + s' · q'` with `q'` the int8 codes of `x - s · q`. Fifteen bits instead of eight, for twice the dots.
+    /// As [`Arithmetic::I8`] with codes of fifteen bits: `x ≈ s / 256 · (256 q + q')`, both `q` and `q'` within ±127, so that a
+    /// dot is `256 · (w · q) + w · q'`: twice the integer work, the same work for scales.
     I8Pair,
     /// Activations quantised to int8 with one f32 scale per row, weights with one per row of theirs; one exact dot over all
     /// columns, then `acc = f32(dot) · (s_x · s_w)`.

@@ -61,7 +61,7 @@ impl PreparedCache {
                 tracing::info!(path = %path.display(), "weights are mapped as prepared earlier");
                 return Weights::Found(Box::new(found));
             }
-            Err(FormatError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(FormatError::Io { source, .. }) if is_absent(&source) => {}
             Err(error) => discard(&path, &error),
         }
         self.begin(key, bytes).unwrap_or(memory)
@@ -165,6 +165,11 @@ impl Destination for Weights {
             Self::Made(file) => file.place(plan, make),
         }
     }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    kinds.contains(&error.kind())
 }
 
 /// What the matrices of a model take on `backend`, at most (the ends are not converted on load); vectors are not kept.

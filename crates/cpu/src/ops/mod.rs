@@ -7,6 +7,8 @@ pub mod embed;
 pub mod kv;
 pub mod linear;
 pub mod norm;
+pub mod packing;
+mod product;
 pub mod rope;
 mod rows;
 pub mod sample;

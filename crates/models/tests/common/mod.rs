@@ -169,6 +169,19 @@ impl Bench {
 
     /// Runs `(sequence, all its ids, start)` together: tokens `start..` of each; logits of every new row, per sequence.
     pub fn feed(&mut self, parts: &[(usize, &[u32], usize)]) -> Vec<Vec<Vec<f32>>> {
+        let mut rows = self.feed_wanted(parts, |_| true).into_iter();
+        parts
+            .iter()
+            .map(|(_, ids, start)| rows.by_ref().take(ids.len() - start).collect())
+            .collect()
+    }
+
+    /// As [`Bench::feed`], but only the logits of the step's rows that are `wanted`, in order.
+    pub fn feed_wanted(
+        &mut self,
+        parts: &[(usize, &[u32], usize)],
+        wanted: impl Fn(u32) -> bool,
+    ) -> Vec<Vec<f32>> {
         let mut batch = Batch {
             seq_starts: vec![0],
             ..Batch::default()
@@ -187,16 +200,14 @@ impl Bench {
             table.starts.push(table.blocks.len() as u32);
         }
         batch.groups = vec![table; self.runner.cache().groups.len()];
-        batch.logit_rows = (0..batch.tokens.len() as u32).collect();
+        batch.logit_rows = (0..batch.tokens.len() as u32)
+            .filter(|row| wanted(*row))
+            .collect();
         let mut rows = Vec::new();
         self.runner
             .logits(&batch, &mut |logits| rows.push(logits.to_vec()))
             .unwrap();
-        let mut rows = rows.into_iter();
-        parts
-            .iter()
-            .map(|(_, ids, start)| rows.by_ref().take(ids.len() - start).collect())
-            .collect()
+        rows
     }
 
     /// Logits of every token of one sequence, in chunks.

@@ -2,7 +2,7 @@
 
 use super::bounds::{Expected, assert_same, assert_within, dot};
 use super::data::{Exact, Noise, activations, formats, plain_batch, queue, stored_rows, weight};
-use crate::backend::Backend;
+use crate::backend::{Backend, Gate};
 use crate::format::{Activations, Format, OnLoad};
 use crate::quant::convert_row;
 use crate::tensor::Tensor;
@@ -134,6 +134,42 @@ pub fn linear_add_equals_linear_then_add(backend: &dyn Backend) {
                 dst.values(),
                 &expected,
             );
+        }
+    }
+}
+
+/// A gated product is the product and then the gate, for parts alike, of different formats, and not in whole panels.
+pub fn linear_gated_equals_linear_then_gate(backend: &dyn Backend) {
+    let formats = [
+        (Format::Q4_1, Format::Q4_1),
+        (Format::Q4_K, Format::Q6_K),
+        (Format::BF16, Format::BF16),
+        (Format::Int8Row, Format::Int8Row),
+        (Format::Q8_0, Format::F32),
+    ];
+    for (case, (gate, up)) in formats.into_iter().enumerate() {
+        for (half, rows) in [(64, 1), (48, 17), (17, 33), (16, 8)] {
+            let mut noise = Noise::new(30 + case as u64);
+            let x = activations(&mut noise, rows, 256);
+            let parts = [(gate, half, true), (up, half, case % 2 == 0)];
+            let (w, _) = weight(backend, &mut noise, 256, &parts);
+            let both = run_linear(backend, &x, 0..rows, &w);
+            for function in [Gate::Silu, Gate::GeluTanh] {
+                let mut queue = queue(backend);
+                let mut expected = Tensor::zeroed(rows, half, "expected").unwrap();
+                match function {
+                    Gate::Silu => queue.silu_mul(expected.view_mut(), both.view()),
+                    Gate::GeluTanh => queue.gelu_mul(expected.view_mut(), both.view()),
+                }
+                .expect("a gate with shapes that agree");
+                let mut dst = Tensor::zeroed(rows, half, "dst").unwrap();
+                let mut room = Tensor::zeroed(rows, 2 * half, "room").unwrap();
+                queue
+                    .linear_gated(dst.view_mut(), room.view_mut(), x.view(), &w, function)
+                    .expect("a gated product with shapes that agree");
+                let what = format!("{gate} and {up}, {half} outputs, {rows} rows, {function:?}");
+                assert_same(&what, dst.values(), expected.values());
+            }
         }
     }
 }

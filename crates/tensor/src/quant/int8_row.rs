@@ -2,6 +2,8 @@
 //!
 //! The symmetric per-channel weights of "W8A8" checkpoints. Codes are within ±127, rounded half to even.
 
+use crate::numerics::RowScale;
+
 /// Encodes one row; `out` holds a byte an element and four for the scale. A number that is not finite makes the scale NaN.
 ///
 /// # Panics
@@ -9,24 +11,15 @@
 pub fn encode(row: &[f32], out: &mut [u8]) {
     assert_eq!(out.len(), row.len() + 4, "bytes of an INT8_ROW row");
     let (codes, tail) = out.split_at_mut(row.len());
-    let absmax = row.iter().fold(0.0f32, |max, x| max.max(x.abs()));
-    let finite = row.iter().all(|x| x.is_finite());
-    // Below 2^-100 the inverse would come near infinity: such a row is zero, as for activations.
-    let tiny = absmax < f32::from_bits((127 - 100) << 23);
-    let (scale, inverse) = match (finite, tiny) {
-        (false, _) => (f32::NAN, 0.0),
-        (true, true) => (0.0, 0.0),
-        (true, false) => (absmax / 127.0, 127.0 / absmax),
-    };
+    let scale = RowScale::of(row);
     for (code, x) in codes.iter_mut().zip(row) {
-        let rounded = if finite {
-            (x * inverse).round_ties_even()
+        *code = if scale.is_zero() {
+            0
         } else {
-            0.0
+            scale.code(*x) as u8
         };
-        *code = (rounded.clamp(-127.0, 127.0) as i8) as u8;
     }
-    tail.copy_from_slice(&scale.to_le_bytes());
+    tail.copy_from_slice(&scale.scale.to_le_bytes());
 }
 
 /// The codes of a stored row and its scale.

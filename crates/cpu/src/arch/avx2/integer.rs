@@ -1,4 +1,4 @@
-//! Integer weights times int8 activations with `maddubs`, 8 weight rows at a time.
+//! Integer weights times int8 activations, 8 weight rows at a time: with `maddubs`, or with `vpdpbusd` where AVX-VNNI is present.
 //!
 //! Codes of up to 6 bits are the unsigned side as they are: a pair of products is at most 2·31·127 = 7,874 for 5 bits, and four of
 //! them stay inside 16 bits; for 6 bits it is two. 8-bit codes become `|w|` and the activation takes their sign: 2·128·127 = 32,512 fits, 255·127·2 would not.
@@ -14,27 +14,82 @@ use crate::table::CodedCall;
 /// Activation rows that share an unpacked group; more would not fit 16 registers.
 const ROWS: usize = 4;
 
-/// Products of one panel with `call.rows` activation rows.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
-    assert!(
-        call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
-        "a whole panel"
-    );
-    for first in (0..call.rows).step_by(ROWS) {
-        for half in 0..2 {
-            with_shape!(
-                call.coded,
-                S => match call.rows - first {
-                    1 => product::<S, 1>(tile, call, first, half),
-                    2 => product::<S, 2>(tile, call, first, half),
-                    _ => product::<S, ROWS>(tile, call, first, half),
-                },
-                return generic::integer::linear_i8(tile, call)
+/// The kernel for one set of instructions: `$dots` says how codes meet activations, `$undone` which bias it leaves in.
+macro_rules! kernel {
+    ($(#[$doc:meta])* $name:ident, $features:literal, $dots:ident, $undone:expr) => {
+        $(#[$doc])*
+        #[target_feature(enable = $features)]
+        pub fn $name(tile: &mut Tile, call: &CodedCall<'_>) {
+            #[target_feature(enable = $features)]
+            fn product<S: Shape, const R: usize>(
+                tile: &mut Tile,
+                call: &CodedCall<'_>,
+                first: usize,
+                half: usize,
+            ) {
+                let zero = _mm256_setzero_ps();
+                let mut acc = [zero; R];
+                let mut panel = Cursor {
+                    next: call.panel.as_ptr(),
+                    half,
+                };
+                let mut scales = Scales {
+                    d: zero,
+                    m: zero,
+                    sub_scales: [zero; 2],
+                    sub_mins: [zero; 2],
+                };
+                for block in call.groups.chunks(S::GROUPS * call.planes) {
+                    scales.d = panel.f16_lanes();
+                    if S::MINIMUM {
+                        scales.m = panel.f16_lanes();
+                    }
+                    for planes in block.chunks(call.planes) {
+                        panel.subs::<S>(&mut scales);
+                        let mut dots = panel.$dots::<S, R>(planes, first);
+                        undo_bias::<R>(&mut dots, $undone(S::BITS, S::BIAS), &planes[0], first);
+                        for row in 0..R {
+                            let at = first + row;
+                            acc[row] = add_group::<S>(acc[row], dots[row], &scales, &planes[0], at);
+                        }
+                        panel.pass_codes::<S>();
+                    }
+                }
+                for (row, acc) in tile[first..].iter_mut().zip(acc) {
+                    // SAFETY: half a row of the tile is 32 writable bytes.
+                    unsafe { _mm256_storeu_ps(row.as_mut_ptr().add(8 * half), acc) };
+                }
+            }
+
+            assert!(
+                call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
+                "a whole panel"
             );
+            for first in (0..call.rows).step_by(ROWS) {
+                for half in 0..2 {
+                    with_shape!(
+                        call.coded,
+                        S => match call.rows - first {
+                            1 => product::<S, 1>(tile, call, first, half),
+                            2 => product::<S, 2>(tile, call, first, half),
+                            _ => product::<S, ROWS>(tile, call, first, half),
+                        },
+                        return generic::integer::linear_i8(tile, call)
+                    );
+                }
+            }
         }
-    }
+    };
 }
+
+kernel!(
+    /// Products of one panel with `call.rows` activation rows, by `maddubs`.
+    linear_i8, "avx2,fma,f16c", pair_dots, |bits, bias| if bits == 8 { 0 } else { bias }
+);
+kernel!(
+    /// Products of one panel with `call.rows` activation rows, by `vpdpbusd` in its AVX form.
+    linear_i8_vnni, "avx2,fma,f16c,avxvnni", vnni_dots, |_, bias| bias
+);
 
 /// Scales of one group, 8 weight rows.
 #[derive(Clone, Copy)]
@@ -47,51 +102,6 @@ struct Scales {
 
 /// Dots with the two halves of a group of columns.
 type Dots = [__m256i; 2];
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn product<S: Shape, const R: usize>(
-    tile: &mut Tile,
-    call: &CodedCall<'_>,
-    first: usize,
-    half: usize,
-) {
-    let zero = _mm256_setzero_ps();
-    let mut acc = [zero; R];
-    let mut panel = Cursor {
-        next: call.panel.as_ptr(),
-        half,
-    };
-    let mut scales = Scales {
-        d: zero,
-        m: zero,
-        sub_scales: [zero; 2],
-        sub_mins: [zero; 2],
-    };
-    for block in call.groups.chunks(S::GROUPS * call.planes) {
-        scales.d = panel.f16_lanes();
-        if S::MINIMUM {
-            scales.m = panel.f16_lanes();
-        }
-        for planes in block.chunks(call.planes) {
-            panel.subs::<S>(&mut scales);
-            for x in planes {
-                let dots: [Dots; R] = if S::BITS == 8 {
-                    panel.byte_dots::<S, R>(x, first)
-                } else {
-                    panel.small_dots::<S, R>(x, first)
-                };
-                for row in 0..R {
-                    acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
-                }
-            }
-            panel.pass_codes::<S>();
-        }
-    }
-    for (row, acc) in tile[first..].iter_mut().zip(acc) {
-        // SAFETY: half a row of the tile is 32 writable bytes.
-        unsafe { _mm256_storeu_ps(row.as_mut_ptr().add(8 * half), acc) };
-    }
-}
 
 /// Reads one half of a panel's lanes from front to back; every method takes the bytes it names and moves on.
 ///
@@ -204,6 +214,59 @@ impl Cursor {
         _mm256_and_si256(moved, mask)
     }
 
+    /// Dots of stored codes with `R` activation rows of one or two planes; 8-bit codes come without their bias.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn pair_dots<S: Shape, const R: usize>(&self, planes: &[I8Group], first: usize) -> [Dots; R] {
+        let [x, rest @ ..] = planes else {
+            return [[_mm256_setzero_si256(); 2]; R];
+        };
+        let (mut dots, low) = match rest {
+            [rest] if S::BITS == 8 => (
+                self.byte_dots::<S, R>(x, first),
+                self.byte_dots::<S, R>(rest, first),
+            ),
+            // Both planes of few rows fit the registers beside each unpacked vector.
+            [rest] if R <= 2 => self.small_dots::<S, R, 2>([x, rest], first).into(),
+            [rest] => {
+                let [high] = self.small_dots::<S, R, 1>([x], first);
+                let [low] = self.small_dots::<S, R, 1>([rest], first);
+                (high, low)
+            }
+            _ if S::BITS == 8 => return self.byte_dots::<S, R>(x, first),
+            _ => {
+                let [dots] = self.small_dots::<S, R, 1>([x], first);
+                return dots;
+            }
+        };
+        for (high, low) in dots.as_flattened_mut().iter_mut().zip(low.as_flattened()) {
+            *high = _mm256_add_epi32(_mm256_slli_epi32::<8>(*high), *low);
+        }
+        dots
+    }
+
+    /// As [`Cursor::pair_dots`] with `vpdpbusd`; every bias stays in. Without sub-scales per half the sum is all in the first.
+    #[inline]
+    #[target_feature(enable = "avx2,avxvnni")]
+    fn vnni_dots<S: Shape, const R: usize>(&self, planes: &[I8Group], first: usize) -> [Dots; R] {
+        let mut dots = [[_mm256_setzero_si256(); 2]; R];
+        for (plane, x) in planes.iter().enumerate() {
+            if plane == 1 {
+                for dot in dots.as_flattened_mut() {
+                    *dot = _mm256_slli_epi32::<8>(*dot);
+                }
+            }
+            for quad in 0..8 {
+                let codes = self.codes::<S>(quad);
+                for (row, dots) in dots.iter_mut().enumerate() {
+                    let dot = &mut dots[if S::SUBS == 2 { quad / 4 } else { 0 }];
+                    *dot = _mm256_dpbusd_avx_epi32(*dot, codes, broadcast(x, first + row, quad));
+                }
+            }
+        }
+        dots
+    }
+
     /// Dots of 8-bit codes with `R` activation rows.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -223,42 +286,55 @@ impl Cursor {
         dots
     }
 
-    /// Dots of codes of up to six bits with `R` activation rows.
+    /// Dots of codes of up to six bits with `R` activation rows in each of `P` planes.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn small_dots<S: Shape, const R: usize>(&self, x: &I8Group, first: usize) -> [Dots; R] {
-        let mut pairs = [[_mm256_setzero_si256(); 2]; R];
+    fn small_dots<S: Shape, const R: usize, const P: usize>(
+        &self,
+        planes: [&I8Group; P],
+        first: usize,
+    ) -> [[Dots; R]; P] {
+        let mut pairs = [[[_mm256_setzero_si256(); 2]; R]; P];
         let mut dots = pairs;
         let ones = _mm256_set1_epi16(1);
         for quad in 0..4 {
             let (low, high) = (self.codes::<S>(quad), self.codes::<S>(quad + 4));
-            for (row, [a, b]) in pairs.iter_mut().enumerate() {
-                let (x_low, x_high) = (
-                    broadcast(x, first + row, quad),
-                    broadcast(x, first + row, quad + 4),
-                );
-                *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
-                *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
+            for (x, pairs) in planes.iter().zip(&mut pairs) {
+                for (row, [a, b]) in pairs.iter_mut().enumerate() {
+                    let (x_low, x_high) = (
+                        broadcast(x, first + row, quad),
+                        broadcast(x, first + row, quad + 4),
+                    );
+                    *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
+                    *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
+                }
             }
             // Of six-bit codes, two quads are what 16 bits hold.
             if quad == 3 || (S::BITS == 6 && quad == 1) {
-                for (dots, pairs) in dots.iter_mut().zip(&mut pairs) {
-                    for (dot, pairs) in dots.iter_mut().zip(pairs) {
-                        *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(*pairs, ones));
-                        *pairs = _mm256_setzero_si256();
-                    }
-                }
-            }
-        }
-        if S::BIAS != 0 {
-            for (row, dots) in dots.iter_mut().enumerate() {
-                for (which, dot) in dots.iter_mut().enumerate() {
-                    let undo = x.minus_8_sums[which][first + row] / 8 * i32::from(S::BIAS);
-                    *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
+                let pairs = pairs.as_flattened_mut().as_flattened_mut();
+                let dots = dots.as_flattened_mut().as_flattened_mut();
+                for (dot, pairs) in dots.iter_mut().zip(pairs) {
+                    *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(*pairs, ones));
+                    *pairs = _mm256_setzero_si256();
                 }
             }
         }
         dots
+    }
+}
+
+/// Takes away what a bias of stored codes added.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn undo_bias<const R: usize>(dots: &mut [Dots; R], bias: u8, x: &I8Group, first: usize) {
+    if bias == 0 {
+        return;
+    }
+    for (row, dots) in dots.iter_mut().enumerate() {
+        for (which, dot) in dots.iter_mut().enumerate() {
+            let undo = x.minus_8_sums[which][first + row] / 8 * i32::from(bias);
+            *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
+        }
     }
 }
 

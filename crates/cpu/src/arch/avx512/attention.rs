@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 
 use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over};
 use crate::arch::generic::lanes::Lanes;
+use crate::arch::generic::stored::{Bf16, Int8};
 
 /// Proof that AVX-512 F and DQ may be used: made only inside functions that enable them.
 #[derive(Clone, Copy)]
@@ -17,7 +18,16 @@ struct Avx512(());
 /// The processor has AVX-512 F, BW, DQ and VL, and FMA.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
 pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
-    span_over(Avx512(()), input, output);
+    span_over::<_, Bf16>(Avx512(()), input, output);
+}
+
+/// One tile over one span of int8 keys and values.
+///
+/// # Safety
+/// The processor has AVX-512 F, BW, DQ and VL, and FMA.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub fn attention_span_int8(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+    span_over::<_, Int8>(Avx512(()), input, output);
 }
 
 impl Lanes for Avx512 {
@@ -53,6 +63,15 @@ impl Lanes for Avx512 {
                 _mm512_castsi512_ps(_mm512_slli_epi32::<16>(both)),
                 _mm512_castsi512_ps(odd),
             )
+        }
+    }
+
+    #[inline(always)]
+    fn codes(self, from: &[i8; 16]) -> __m512 {
+        // SAFETY: the token proves AVX-512; 16 bytes are readable.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.as_ptr().cast());
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))
         }
     }
 
@@ -133,6 +152,16 @@ impl Lanes for Avx512 {
             _mm512_maskz_scalef_ps(keep, a, n)
         }
     }
+
+    #[inline(always)]
+    fn zero_below(self, a: __m512, least: f32) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe {
+            let keep = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(a, _mm512_set1_ps(least));
+            _mm512_maskz_mov_ps(keep, a)
+        }
+    }
+
     #[inline(always)]
     fn prefetch(self, words: &[u32]) {
         for line in words.chunks(16) {

@@ -5,12 +5,10 @@
 //! that is 6.5 cycles for a row of Q4_1, 157 operations a cycle; a single row takes 14 cycles for 320 bytes, more than
 //! memory delivers.
 //!
-//! The bias of stored codes is undone by starting the dot at `-bias · sum`. Sub-scales multiply as f32: dots, sums and their
-//! multiples stay below 2^24 in every format (a test checks it), so the result is the integer one, exactly.
+//! The bias of stored codes is undone by starting the dot at `-bias · sum`. With two codes an activation the first dot, times 256,
+//! is where the second one starts: 8 more `vpdpbusd`, a shift and at most one addition.
 
 use core::arch::x86_64::*;
-
-use ucuz_tensor::format::GROUP;
 
 use crate::activations::{I8Group, Tile};
 use crate::arch::generic;
@@ -91,8 +89,10 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
             if R == 1 {
                 panel.prefetch::<S>();
             }
-            for x in planes {
-                each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, x, row));
+            if let [x] = planes {
+                each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, (x, None), row));
+            } else if let [x, rest] = planes {
+                each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, (x, Some(rest)), row));
             }
         }
     }
@@ -229,23 +229,33 @@ fn add_group<S: Shape>(
     acc: __m512,
     codes: &[__m512i; 8],
     scales: &Scales,
-    x: &I8Group,
+    (x, rest): (&I8Group, Option<&I8Group>),
     row: usize,
 ) -> __m512 {
-    let columns = &x.codes[row];
     let s = _mm512_set1_ps(x.scales[row]);
     let sum = |which: usize| _mm512_set1_ps(x.sums[which][row]);
-    let total = if S::SUBS == 2 {
-        let low = _mm512_cvtepi32_ps(dot(start::<S>(x, 0, row), &codes[..4], &columns[..16]));
-        let high = _mm512_cvtepi32_ps(dot(start::<S>(x, 1, row), &codes[4..], &columns[16..]));
-        let low = _mm512_mul_ps(low, scales.sub_scales[0]);
-        _mm512_fmadd_ps(high, scales.sub_scales[1], low)
-    } else {
-        let whole = _mm512_cvtepi32_ps(dot(start::<S>(x, 2, row), codes, columns));
-        if S::SUBS == 1 {
-            _mm512_mul_ps(whole, scales.sub_scales[0])
-        } else {
-            whole
+    let dot = |which: usize, quads: std::ops::Range<usize>| {
+        let start = start::<S>(x, which, row);
+        let dot = match rest {
+            None => dot(start, codes, x, row, quads),
+            Some(rest) => {
+                let high = dot(_mm512_setzero_si512(), codes, x, row, quads.clone());
+                let low = dot(_mm512_slli_epi32::<8>(high), codes, rest, row, quads);
+                if S::BIAS == 0 {
+                    low
+                } else {
+                    _mm512_add_epi32(low, start)
+                }
+            }
+        };
+        _mm512_cvtepi32_ps(dot)
+    };
+    let total = match S::SUBS {
+        0 => dot(2, 0..8),
+        1 => _mm512_mul_ps(dot(2, 0..8), scales.sub_scales[0]),
+        _ => {
+            let low = _mm512_mul_ps(dot(0, 0..4), scales.sub_scales[0]);
+            _mm512_fmadd_ps(dot(1, 4..8), scales.sub_scales[1], low)
         }
     };
     let acc = _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.d), acc);
@@ -284,13 +294,19 @@ fn start<S: Shape>(x: &I8Group, which: usize, row: usize) -> __m512i {
     }
 }
 
-/// `start` plus the dots of 16 weight rows with four columns per vector of `codes`.
+/// `start` plus the dots of 16 weight rows with some quads of columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn dot(start: __m512i, codes: &[__m512i], columns: &[i8]) -> __m512i {
-    debug_assert!(columns.len() == codes.len() * 4 && columns.len() <= GROUP);
-    let quads: &[[u8; 4]] = bytemuck::cast_slice(columns);
-    codes.iter().zip(quads).fold(start, |sum, (codes, quad)| {
-        _mm512_dpbusd_epi32(sum, *codes, _mm512_set1_epi32(i32::from_le_bytes(*quad)))
+fn dot(
+    start: __m512i,
+    codes: &[__m512i; 8],
+    x: &I8Group,
+    row: usize,
+    quads: std::ops::Range<usize>,
+) -> __m512i {
+    let columns: &[[u8; 4]; 8] = bytemuck::cast_ref(&x.codes[row]);
+    quads.fold(start, |sum, quad| {
+        let columns = _mm512_set1_epi32(i32::from_le_bytes(columns[quad]));
+        _mm512_dpbusd_epi32(sum, codes[quad], columns)
     })
 }

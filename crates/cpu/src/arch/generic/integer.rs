@@ -30,45 +30,56 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
             [0.0; PANEL_ROWS]
         };
         let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
-        for x in planes {
-            for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
-                add_group(acc, &group, coded, x, row, &d, &m);
-            }
+        for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
+            add_group(acc, &group, (coded, &d, &m), planes, row);
         }
     }
 }
 
-#[allow(
-    clippy::too_many_arguments,
-    reason = "one term of a sum, inlined into its only caller"
-)]
+/// The number that the codes of one row and column stand for: one plane, or two.
+#[inline(always)]
+fn code(planes: &[I8Group], row: usize, column: usize) -> i32 {
+    planes.iter().fold(0, |code, plane| {
+        256 * code + i32::from(plane.codes[row][column])
+    })
+}
+
 #[inline(always)]
 fn add_group(
     acc: &mut Lanes<f32>,
     group: &PlainGroup,
-    coded: &CodedPanel,
-    x: &I8Group,
+    (coded, d, m): (&CodedPanel, &Lanes<f32>, &Lanes<f32>),
+    planes: &[I8Group],
     row: usize,
-    d: &Lanes<f32>,
-    m: &Lanes<f32>,
 ) {
+    let x = &planes[0];
     let scale = x.scales[row];
     let mut dots = [[0i32; PANEL_ROWS]; 2];
     for (column, codes) in group.codes.iter().enumerate() {
-        let code = i32::from(x.codes[row][column]);
+        let code = code(planes, row, column);
         for (dot, weight) in dots[column / 16].iter_mut().zip(codes) {
             *dot += weight * code;
         }
     }
     let sums = [x.sums[0][row] as i32, x.sums[1][row] as i32];
     for lane in 0..PANEL_ROWS {
-        let dot =
-            group.sub_scales[0][lane] * dots[0][lane] + group.sub_scales[1][lane] * dots[1][lane];
-        acc[lane] = (dot as f32).mul_add(scale * d[lane], acc[lane]);
+        let lane_of = |pair: &[Lanes<i32>; 2]| [pair[0][lane], pair[1][lane]];
+        let dot = total(coded, lane_of(&dots), lane_of(&group.sub_scales));
+        acc[lane] = dot.mul_add(scale * d[lane], acc[lane]);
         if coded.minimum {
-            let min = group.sub_mins[0][lane] * sums[0] + group.sub_mins[1][lane] * sums[1];
-            acc[lane] = (min as f32).mul_add(scale * m[lane], acc[lane]);
+            let sum = total(coded, sums, lane_of(&group.sub_mins));
+            acc[lane] = sum.mul_add(scale * m[lane], acc[lane]);
         }
+    }
+}
+
+/// Both halves of a group under their sub-scales.
+#[inline(always)]
+fn total(coded: &CodedPanel, halves: [i32; 2], subs: [i32; 2]) -> f32 {
+    match coded.sub_scales {
+        0 => (halves[0] + halves[1]) as f32,
+        1 => (halves[0] + halves[1]) as f32 * subs[0] as f32,
+        _ => (halves[1] as f32).mul_add(subs[1] as f32, halves[0] as f32 * subs[0] as f32),
     }
 }
 

@@ -13,3 +13,4 @@ pub mod lanes;
 pub mod norm;
 pub mod rope;
 pub mod row_scaled;
+pub(crate) mod stored;
