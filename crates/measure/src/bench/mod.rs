@@ -1,1 +1,3 @@
 //! Speed and memory, measured: one file a bench.
+
+pub mod kernels;
