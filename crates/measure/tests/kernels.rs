@@ -19,7 +19,7 @@ use ucuz_tensor::format::FORMATS;
 use ucuz_tensor::layout::PanelLayout;
 use ucuz_tensor::reference::ReferenceBackend;
 use ucuz_tensor::{
-    Activations, Backend, CacheSpec, Ceiling, CeilingKind, KvPool, Queue, TensorResult,
+    Activations, Backend, CacheSpec, Ceiling, CeilingKind, KvDtype, KvPool, Queue, TensorResult,
 };
 
 /// A real clock, and nobody who waits.
@@ -93,6 +93,7 @@ fn options() -> Options {
         rows: vec![1, 5],
         shape: "48x256".parse().unwrap(),
         contexts: vec![40],
+        kv_dtypes: KvDtype::ALL.into(),
         activations: Activations::Int8Pair,
         cold_bytes: 1 << 16,
         cache_bytes: Some(1 << 20),

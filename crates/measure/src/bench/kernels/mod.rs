@@ -23,7 +23,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use ucuz_report::Spread;
 use ucuz_tensor::backend::HeadShape;
-use ucuz_tensor::{Activations, Backend, Format};
+use ucuz_tensor::{Activations, Backend, Format, KvDtype};
 
 pub use case::Label;
 pub use ceilings::{Ceilings, DRIFT_MAX, MeasuredCeiling};
@@ -49,6 +49,8 @@ pub struct Options {
     pub shape: Shape,
     /// Tokens in the cache of attention.
     pub contexts: Vec<usize>,
+    /// Precisions of the cache; those that a backend lacks are left out.
+    pub kv_dtypes: Vec<KvDtype>,
     /// How activations meet stored integers.
     pub activations: Activations,
     /// Weights, keys and values that calls walk through, so that none is found in a cache.

@@ -63,19 +63,16 @@ pub fn linear(backend: &dyn Backend, options: &Options, format: Format) -> Resul
 }
 
 /// Products that stand for one product: two where activations are two codes.
-const fn codes(arithmetic: Arithmetic) -> usize {
-    match arithmetic {
-        Arithmetic::I8Pair => 2,
-        Arithmetic::I8 | Arithmetic::Bf16Code | Arithmetic::Bf16 | Arithmetic::F32 => 1,
-    }
+fn codes(arithmetic: Arithmetic) -> usize {
+    if arithmetic == Arithmetic::I8Pair { 2 } else { 1 }
 }
 
 /// The rate that bounds products.
 const fn unit(arithmetic: Arithmetic) -> CeilingKind {
     match arithmetic {
-        Arithmetic::I8 | Arithmetic::I8Pair => CeilingKind::Int8,
-        Arithmetic::Bf16Code | Arithmetic::Bf16 => CeilingKind::Bf16,
         Arithmetic::F32 => CeilingKind::Float32,
+        Arithmetic::Bf16Code | Arithmetic::Bf16 => CeilingKind::Bf16,
+        _ => CeilingKind::Int8,
     }
 }
 

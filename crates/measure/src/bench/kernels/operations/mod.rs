@@ -41,15 +41,16 @@ impl Group {
 
     fn of(operation: Operation, options: &Options) -> Vec<Self> {
         let formats = || options.formats.iter().copied();
+        let dtypes = || options.kv_dtypes.iter().copied();
         match operation {
             Operation::Linear => formats().map(Self::Linear).collect(),
             Operation::Embed => formats().map(Self::Embed).collect(),
             Operation::Attention => {
                 let steps = attention::steps(&options.contexts);
                 let of = |dtype| steps.iter().map(move |step| Self::Attention(dtype, *step));
-                KvDtype::ALL.into_iter().flat_map(of).collect()
+                dtypes().flat_map(of).collect()
             }
-            Operation::KvStore => KvDtype::ALL.map(Self::KvStore).into(),
+            Operation::KvStore => dtypes().map(Self::KvStore).collect(),
             other => vec![Self::Plain(other)],
         }
     }
