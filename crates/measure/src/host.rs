@@ -26,24 +26,21 @@ pub trait Host {
     fn peak_memory_bytes(&self) -> Option<u64>;
 }
 
-/// Runs `work` once to warm up and `repetitions` times for the result; each run's duration is what it returns, in seconds.
+/// Runs `work` once to warm up and `repetitions` times for the result; each run's duration is what it returns.
 ///
-/// The host hears of `units` after each run.
+/// The result is in seconds.
 ///
 /// # Errors
 /// What `work` reports, or no repetition.
 pub fn repeat(
     host: &mut dyn Host,
     repetitions: usize,
-    units: u64,
     work: &mut dyn FnMut(&mut dyn Host) -> Result<Duration>,
 ) -> Result<Spread> {
     work(host)?;
-    host.advance(units);
     let mut seconds = Vec::with_capacity(repetitions);
     for _ in 0..repetitions {
         seconds.push(work(host)?.as_secs_f64());
-        host.advance(units);
     }
     Spread::of(&seconds).context("nothing was measured; raise --repeat")
 }
