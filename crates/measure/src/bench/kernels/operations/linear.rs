@@ -64,7 +64,11 @@ pub fn linear(backend: &dyn Backend, options: &Options, format: Format) -> Resul
 
 /// Products that stand for one product: two where activations are two codes.
 fn codes(arithmetic: Arithmetic) -> usize {
-    if arithmetic == Arithmetic::I8Pair { 2 } else { 1 }
+    if arithmetic == Arithmetic::I8Pair {
+        2
+    } else {
+        1
+    }
 }
 
 /// The rate that bounds products.
