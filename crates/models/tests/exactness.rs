@@ -21,9 +21,10 @@ const SIZES: Sizes = Sizes {
     activations: Activations::Int8Pair,
 };
 /// What can be chosen: precision of the cache, and how activations meet stored integers.
-const CHOICES: [(KvDtype, Activations); 3] = [
+const CHOICES: [(KvDtype, Activations); 4] = [
     (KvDtype::Bf16, Activations::Int8Pair),
     (KvDtype::Bf16, Activations::Int8),
+    (KvDtype::Int8, Activations::Int8Pair),
     (KvDtype::F32, Activations::Int8Pair),
 ];
 
@@ -150,7 +151,13 @@ fn kv_bytes_allocated_equal_the_formula() {
         for (dtype, activations) in CHOICES {
             let bench = Bench::open(&path, &backend, dtype, sizes(activations));
             let config = &bench.runner.model().spec().config;
-            let per_token = 2 * config.layers * config.kv_heads * config.head_dim * dtype.bytes();
+            // int8 has one f32 scale for each key and each value.
+            let head_bytes = match dtype {
+                KvDtype::F32 => config.head_dim * 4,
+                KvDtype::Bf16 => config.head_dim * 2,
+                KvDtype::Int8 => config.head_dim + 4,
+            };
+            let per_token = 2 * config.layers * config.kv_heads * head_bytes;
             assert_eq!(bench.runner.cache().token_bytes(), per_token, "{name}");
             let blocks = bench.runner.blocks()[0];
             assert!(bench.runner.blocks().iter().all(|n| *n == blocks));
