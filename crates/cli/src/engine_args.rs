@@ -22,6 +22,8 @@ pub const DEFAULT_MODEL: &str = "smollm2";
 pub enum KvDtypeName {
     /// 2 bytes a number
     Bf16,
+    /// 1 byte a number and a scale of 4 bytes for each key and value
+    Int8,
     /// 4 bytes a number, for tests
     F32,
 }
@@ -67,9 +69,9 @@ pub struct ModelArgs {
     /// Memory for keys and values, e.g. 448MiB [default: the context of every request at once, but at most half of what is free]
     #[arg(long, value_name = "SIZE")]
     pub kv_memory: Option<ByteSize>,
-    /// Precision of keys and values
-    #[arg(long, value_enum, default_value = "bf16")]
-    pub kv_dtype: KvDtypeName,
+    /// Precision of keys and values [default: bf16; f32 with --backend reference]
+    #[arg(long, value_enum)]
+    pub kv_dtype: Option<KvDtypeName>,
     /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
     #[arg(long, value_enum, default_value = "int8x2")]
     pub activations: ActivationsName,
@@ -138,6 +140,15 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
 }
 
 impl ModelArgs {
+    /// Precision of keys and values: what was asked for; else the oracle rounds nothing.
+    fn kv_dtype(&self) -> KvDtype {
+        match (self.kv_dtype, self.backend) {
+            (Some(KvDtypeName::Bf16), _) | (None, BackendName::Cpu) => KvDtype::Bf16,
+            (Some(KvDtypeName::Int8), _) => KvDtype::Int8,
+            (Some(KvDtypeName::F32), _) | (None, BackendName::Reference) => KvDtype::F32,
+        }
+    }
+
     /// Finds or brings the model.
     ///
     /// # Errors
@@ -162,14 +173,9 @@ impl ModelArgs {
             threads: self.threads.map(usize::from),
             pin: self.pin,
         })?;
-        let kv_dtype = match (self.backend, self.kv_dtype) {
-            // The oracle rounds nothing.
-            (BackendName::Reference, _) | (_, KvDtypeName::F32) => KvDtype::F32,
-            (_, KvDtypeName::Bf16) => KvDtype::Bf16,
-        };
         let options = LlmOptions {
             name: name.to_owned(),
-            kv_dtype,
+            kv_dtype: self.kv_dtype(),
             weights: WeightOptions {
                 activations: match self.activations {
                     ActivationsName::Int8 => Activations::Int8,
