@@ -237,6 +237,19 @@ fn parse_cache_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// Memory nodes of the machine; 1 when the system does not say.
+pub fn numa_nodes() -> usize {
+    let Ok(entries) = std::fs::read_dir("/sys/devices/system/node") else {
+        return 1;
+    };
+    let nodes = entries.flatten().filter(|entry| {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("node"));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    });
+    nodes.count().max(1)
+}
+
 /// Memory of the machine or of the container, whichever is smaller, in bytes; `None` when the system does not say.
 pub fn total_memory_bytes() -> Option<u64> {
     let limits = cgroup_folders()
