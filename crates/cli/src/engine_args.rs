@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
 use ucuz_llm::{Llm, LlmOptions};
-use ucuz_tensor::{Activations, KvDtype, OnLoad, WeightOptions};
+use ucuz_tensor::{Activations, Backend, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
@@ -141,7 +141,7 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
 
 impl ModelArgs {
     /// Precision of keys and values: what was asked for; else the oracle rounds nothing.
-    fn kv_dtype(&self) -> KvDtype {
+    pub fn kv_dtype(&self) -> KvDtype {
         match (self.kv_dtype, self.backend) {
             (Some(KvDtypeName::Bf16), _) | (None, BackendName::Cpu) => KvDtype::Bf16,
             (Some(KvDtypeName::Int8), _) => KvDtype::Int8,
@@ -160,6 +160,33 @@ impl ModelArgs {
             .resolve(&reference, progress::on_stderr().as_mut())
     }
 
+    /// Opens the backend.
+    ///
+    /// # Errors
+    /// A tier that is not there.
+    pub fn open_backend(&self) -> Result<Arc<dyn Backend>> {
+        backends::open(BackendOptions {
+            name: self.backend,
+            tier: self.cpu_tier,
+            threads: self.threads.map(usize::from),
+            pin: self.pin,
+        })
+    }
+
+    /// What the arithmetic of weights is.
+    pub fn weights(&self) -> WeightOptions {
+        WeightOptions {
+            activations: match self.activations {
+                ActivationsName::Int8 => Activations::Int8,
+                ActivationsName::Int8Pair => Activations::Int8Pair,
+            },
+            on_load: match self.on_load {
+                OnLoadName::AsStored => OnLoad::AsStored,
+                OnLoadName::W8A8 => OnLoad::W8A8,
+            },
+        }
+    }
+
     /// Loads a model and starts its engine, with progress on stderr.
     ///
     /// # Errors
@@ -167,25 +194,11 @@ impl ModelArgs {
     pub fn load(&self, path: &Path, name: &str, batch: BatchArgs) -> Result<Llm> {
         let checkpoint =
             Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let backend = backends::open(BackendOptions {
-            name: self.backend,
-            tier: self.cpu_tier,
-            threads: self.threads.map(usize::from),
-            pin: self.pin,
-        })?;
+        let backend = self.open_backend()?;
         let options = LlmOptions {
             name: name.to_owned(),
             kv_dtype: self.kv_dtype(),
-            weights: WeightOptions {
-                activations: match self.activations {
-                    ActivationsName::Int8 => Activations::Int8,
-                    ActivationsName::Int8Pair => Activations::Int8Pair,
-                },
-                on_load: match self.on_load {
-                    OnLoadName::AsStored => OnLoad::AsStored,
-                    OnLoadName::W8A8 => OnLoad::W8A8,
-                },
-            },
+            weights: self.weights(),
             context: self.context.map(|tokens| tokens as usize),
             max_sequences: usize::from(batch.max_sequences),
             step_rows: usize::from(self.max_step_tokens),
@@ -203,7 +216,7 @@ impl ModelArgs {
 
 fn load_with(
     checkpoint: &Checkpoint,
-    backend: Arc<dyn ucuz_tensor::Backend>,
+    backend: Arc<dyn Backend>,
     options: LlmOptions,
     progress: &mut dyn Progress,
 ) -> ucuz_llm::LlmResult<Llm> {
