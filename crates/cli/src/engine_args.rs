@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
 use ucuz_llm::{Llm, LlmOptions};
-use ucuz_tensor::{Activations, KvDtype};
+use ucuz_tensor::{Activations, Backend, KvDtype};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
@@ -136,6 +136,36 @@ impl ModelArgs {
             .resolve(&reference, progress::on_stderr().as_mut())
     }
 
+    /// Opens the backend.
+    ///
+    /// # Errors
+    /// A tier that is not there.
+    pub fn open_backend(&self) -> Result<Arc<dyn Backend>> {
+        backends::open(BackendOptions {
+            name: self.backend,
+            tier: self.cpu_tier,
+            threads: self.threads.map(usize::from),
+            pin: self.pin,
+        })
+    }
+
+    /// Precision of the KV cache.
+    pub fn kv_dtype(&self) -> KvDtype {
+        match (self.backend, self.kv_dtype) {
+            // The oracle rounds nothing.
+            (BackendName::Reference, _) | (_, KvDtypeName::F32) => KvDtype::F32,
+            (_, KvDtypeName::Bf16) => KvDtype::Bf16,
+        }
+    }
+
+    /// How activations meet stored integers.
+    pub fn activations(&self) -> Activations {
+        match self.activations {
+            ActivationsName::Int8 => Activations::Int8,
+            ActivationsName::Int8Pair => Activations::Int8Pair,
+        }
+    }
+
     /// Loads a model and starts its engine, with progress on stderr.
     ///
     /// # Errors
@@ -143,24 +173,11 @@ impl ModelArgs {
     pub fn load(&self, path: &Path, name: &str, batch: BatchArgs) -> Result<Llm> {
         let checkpoint =
             Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let backend = backends::open(BackendOptions {
-            name: self.backend,
-            tier: self.cpu_tier,
-            threads: self.threads.map(usize::from),
-            pin: self.pin,
-        })?;
-        let kv_dtype = match (self.backend, self.kv_dtype) {
-            // The oracle rounds nothing.
-            (BackendName::Reference, _) | (_, KvDtypeName::F32) => KvDtype::F32,
-            (_, KvDtypeName::Bf16) => KvDtype::Bf16,
-        };
+        let backend = self.open_backend()?;
         let options = LlmOptions {
             name: name.to_owned(),
-            kv_dtype,
-            activations: match self.activations {
-                ActivationsName::Int8 => Activations::Int8,
-                ActivationsName::Int8Pair => Activations::Int8Pair,
-            },
+            kv_dtype: self.kv_dtype(),
+            activations: self.activations(),
             context: self.context.map(|tokens| tokens as usize),
             max_sequences: usize::from(batch.max_sequences),
             step_rows: usize::from(self.max_step_tokens),
@@ -178,7 +195,7 @@ impl ModelArgs {
 
 fn load_with(
     checkpoint: &Checkpoint,
-    backend: Arc<dyn ucuz_tensor::Backend>,
+    backend: Arc<dyn Backend>,
     options: LlmOptions,
     progress: &mut dyn Progress,
 ) -> ucuz_llm::LlmResult<Llm> {

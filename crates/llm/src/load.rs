@@ -17,7 +17,7 @@ use crate::tokenizer::tokenizer;
 use crate::{LlmError, LlmResult};
 
 /// Most logit rows computed at once: enough for a decode batch, little memory for a large vocabulary.
-const LOGIT_ROWS: usize = 32;
+pub const LOGIT_ROWS: usize = 32;
 
 /// How a model is loaded.
 #[derive(Debug, Clone)]
@@ -245,20 +245,41 @@ fn info(
         exactness: backend.describe().exactness,
         defaults: checkpoint.generation.clone(),
         has_template,
-        fingerprint: fingerprint(checkpoint, options, tokenizer),
+        fingerprint: digest(
+            checkpoint,
+            (options.kv_dtype, options.activations),
+            tokenizer,
+        ),
     }
+}
+
+/// What [`ModelInfo::fingerprint`] is once `checkpoint` is loaded with these choices.
+///
+/// # Errors
+/// A tokenizer that is missing, damaged or not supported.
+pub fn fingerprint(
+    checkpoint: &Checkpoint,
+    kv_dtype: KvDtype,
+    activations: Activations,
+) -> LlmResult<String> {
+    let tokenizer = tokenizer(&checkpoint.tokenizer)?;
+    Ok(digest(checkpoint, (kv_dtype, activations), &tokenizer))
 }
 
 /// Equal for equal arithmetic, configuration, tensor table, vocabulary and cache precision.
 ///
 /// The weights themselves are not hashed: that would read every page at start.
-fn fingerprint(checkpoint: &Checkpoint, options: &LlmOptions, tokenizer: &Tokenizer) -> String {
+fn digest(
+    checkpoint: &Checkpoint,
+    (kv_dtype, activations): (KvDtype, Activations),
+    tokenizer: &Tokenizer,
+) -> String {
     let mut hash = Sha256::new();
     hash.update(format!(
         "{} {} {} {:?}",
         ucuz_tensor::ARITHMETIC_VERSION,
-        options.kv_dtype.name(),
-        options.activations.name(),
+        kv_dtype.name(),
+        activations.name(),
         checkpoint.config
     ));
     for tensor in checkpoint.tensors() {

@@ -242,6 +242,13 @@ fn a_roofline_gives_every_point_its_share() {
 }
 
 #[test]
+fn a_backend_without_ceilings_has_no_roofline() {
+    let backend = ucuz_tensor::reference::ReferenceBackend::new(1);
+    let mut host = TestHost::default();
+    assert_eq!(Roofline::measure(&backend, &mut host).unwrap(), None);
+}
+
+#[test]
 fn reports_have_a_row_and_a_dot_a_point_and_stable_keys() {
     let (checkpoint, backend) = (checkpoint(MODELS[1]), backend());
     let setup = setup(&checkpoint, &backend);

@@ -7,6 +7,8 @@ use crate::html::escape;
 use crate::plot::Plot;
 use crate::table::Table;
 
+/// Characters of a line of words on a terminal.
+const LINE_WIDTH: usize = 100;
 const STYLE: &str = include_str!("style.css");
 
 /// Something known of a run: the model, the machine, the command.
@@ -74,15 +76,13 @@ impl Document {
             let _ = writeln!(out, "{:<width$}  {}", fact.name, fact.value);
         }
         for section in &self.sections {
-            let _ = writeln!(out, "\n{}\n", section.heading);
+            let _ = writeln!(out, "\n{}", section.heading);
             for block in &section.blocks {
-                match block {
-                    Block::Paragraph(text) => {
-                        let _ = writeln!(out, "{text}");
-                    }
-                    Block::Table(table) => out.push_str(&table.to_text()),
-                    Block::Plot(_) => {}
-                }
+                let _ = match block {
+                    Block::Paragraph(text) => writeln!(out, "\n{}", wrapped(text)),
+                    Block::Table(table) => write!(out, "\n{}", table.to_text()),
+                    Block::Plot(_) => Ok(()),
+                };
             }
         }
         out
@@ -113,6 +113,24 @@ impl Document {
         out.push_str("</body>\n</html>\n");
         Ok(out)
     }
+}
+
+/// `text` broken into lines at spaces.
+fn wrapped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        let (gap, before) = match width {
+            0 => ("", 0),
+            _ if width + 1 + length > LINE_WIDTH => ("\n", 0),
+            _ => (" ", width + 1),
+        };
+        out.push_str(gap);
+        out.push_str(word);
+        width = before + length;
+    }
+    out
 }
 
 fn block_html(block: &Block) -> Result<String, ReportError> {
@@ -159,8 +177,17 @@ mod tests {
 
     #[test]
     fn text_holds_facts_words_and_tables() {
-        let expected = "model    m & co\nmachine  2 cores\n\nBatches\n\nWords.\nbatch\n    4\n";
+        let expected = "model    m & co\nmachine  2 cores\n\nBatches\n\nWords.\n\nbatch\n    4\n";
         assert_eq!(document().to_text(), expected);
+    }
+
+    #[test]
+    fn words_are_broken_at_spaces_only() {
+        let text = format!("{} {} end", "a".repeat(60), "b".repeat(39));
+        let expected = format!("{} {}\nend", "a".repeat(60), "b".repeat(39));
+        assert_eq!(wrapped(&text), expected);
+        assert_eq!(wrapped(&"c".repeat(200)), "c".repeat(200));
+        assert_eq!(wrapped(""), "");
     }
 
     #[test]

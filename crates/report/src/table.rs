@@ -68,12 +68,15 @@ impl Cell {
         }
     }
 
-    /// Smallest to largest.
+    /// Smallest to largest; nothing for a single measurement, which has no spread.
     pub fn extremes(spread: &Spread) -> Self {
-        Self::Range {
-            low: spread.min,
-            high: spread.max,
-            uncertainty: spread.uncertainty(),
+        match spread.repetitions {
+            1 => Self::Empty,
+            _ => Self::Range {
+                low: spread.min,
+                high: spread.max,
+                uncertainty: spread.uncertainty(),
+            },
         }
     }
 
@@ -277,6 +280,11 @@ linear <Q4_1>     1    1.02  0.98-1.10
 rope            512  124       123-131
 ";
         assert_eq!(table().to_text(), expected);
+    }
+
+    #[test]
+    fn a_single_measurement_has_no_range() {
+        assert_eq!(Cell::extremes(&Spread::of(&[1.0]).unwrap()), Cell::Empty);
     }
 
     #[test]

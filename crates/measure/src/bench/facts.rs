@@ -5,6 +5,15 @@ use ucuz_report::Fact;
 
 use super::setup::Setup;
 
+/// How much of a model one number format holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FormatShare {
+    /// Name of the format.
+    pub format: String,
+    /// Share of all parameters.
+    pub share: f64,
+}
+
 /// Facts of a measured model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelFacts {
@@ -16,8 +25,8 @@ pub struct ModelFacts {
     pub parameters: u64,
     /// Bits a weight takes in the file, bookkeeping counted.
     pub bits_per_weight: f64,
-    /// Number formats of the file with the share of parameters in each, largest first.
-    pub formats: Vec<(String, f64)>,
+    /// Number formats of the file, that with most parameters first.
+    pub formats: Vec<FormatShare>,
     /// Precision of the KV cache.
     pub kv_dtype: String,
     /// How activations meet stored integers.
@@ -34,10 +43,13 @@ impl ModelFacts {
         let summary = setup.checkpoint.summary();
         let all = summary.parameters.max(1) as f64;
         let shares = summary.formats.iter();
-        let mut formats: Vec<(String, f64)> = shares
-            .map(|(format, share)| (format.to_string(), share.parameters as f64 / all))
+        let mut formats: Vec<FormatShare> = shares
+            .map(|(format, share)| FormatShare {
+                format: format.to_string(),
+                share: share.parameters as f64 / all,
+            })
             .collect();
-        formats.sort_by(|a, b| b.1.total_cmp(&a.1));
+        formats.sort_by(|a, b| b.share.total_cmp(&a.share));
         Self {
             name: setup.checkpoint.name.clone(),
             architecture: setup.checkpoint.config.architecture.clone(),
@@ -56,8 +68,8 @@ impl ModelFacts {
         let formats: Vec<String> = self
             .formats
             .iter()
-            .filter(|(_, share)| *share >= 0.005)
-            .map(|(name, share)| format!("{name} {:.0} %", share * 100.0))
+            .filter(|part| part.share >= 0.005)
+            .map(|part| format!("{} {:.0} %", part.format, part.share * 100.0))
             .collect();
         let mut facts = vec![
             Fact::new(

@@ -18,7 +18,7 @@ mod session;
 mod setup;
 pub mod work;
 
-pub use facts::ModelFacts;
+pub use facts::{FormatShare, ModelFacts};
 pub use point::Measured;
 pub use roofline::Roofline;
 pub use setup::Setup;

@@ -1,9 +1,12 @@
 //! The floor under a step's time: nothing reads or multiplies faster than the device can.
 
+use anyhow::Result;
 use serde::Serialize;
 use ucuz_report::Fact;
+use ucuz_tensor::{Backend, CeilingKind};
 
 use super::work::Work;
+use crate::Host;
 
 /// What the device reached in this run, with all its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -17,6 +20,29 @@ pub struct Roofline {
 }
 
 impl Roofline {
+    /// Measures what `backend` sustains now; `None` when it cannot measure one of the rates.
+    ///
+    /// # Errors
+    /// Memory to read from.
+    pub fn measure(backend: &dyn Backend, host: &mut dyn Host) -> Result<Option<Self>> {
+        let kinds = [CeilingKind::Memory, CeilingKind::Int8, CeilingKind::Bf16];
+        host.begin("roofline", kinds.len() as u64);
+        let mut rates = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            rates.extend(backend.ceiling(kind)?.map(|ceiling| ceiling.median));
+            host.advance(1);
+        }
+        host.end();
+        let [memory, int8, float] = rates[..] else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            memory_bytes_per_s: memory,
+            int8_operations_per_s: int8,
+            float_operations_per_s: float,
+        }))
+    }
+
     /// Least seconds that `work` can take: reading and computing overlap, integer and floating-point operations do not.
     pub fn floor_s(&self, work: &Work) -> f64 {
         let reading = work.bytes() as f64 / self.memory_bytes_per_s;

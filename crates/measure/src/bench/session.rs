@@ -32,7 +32,8 @@ impl Capacity {
         Limits {
             step_rows: self.step_rows,
             sequences: self.sequences,
-            logit_rows: setup.logit_rows.min(self.step_rows),
+            // Only the last row of a sequence is wanted.
+            logit_rows: setup.logit_rows.min(self.sequences),
             context: self.context,
             cols_max,
             vocab: setup.checkpoint.config.vocab,

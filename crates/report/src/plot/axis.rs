@@ -48,13 +48,15 @@ impl Axis {
         if low > high {
             return None;
         }
-        let room = match high - low {
-            width if width > 0.0 => width * 0.05,
-            _ => 0.5,
+        let room = (high - low) * 0.05;
+        let (low, high) = match self.scale {
+            Scale::Linear if low >= 0.0 => (0.0, high + room),
+            _ => (low - room, high + room),
         };
+        let missing = (self.scale.width_min() - (high - low)).max(0.0);
         match self.scale {
-            Scale::Linear if low >= 0.0 => Some((0.0, (high + room).max(f64::MIN_POSITIVE))),
-            _ => Some((low - room, high + room)),
+            Scale::Linear => Some((low, high + missing)),
+            _ => Some((low - missing / 2.0, high + missing / 2.0)),
         }
     }
 }
@@ -81,18 +83,22 @@ impl Scale {
         }
     }
 
+    /// Least transformed width of an axis: a flat curve looks flat, and there are two ticks at least.
+    fn width_min(self) -> f64 {
+        match self {
+            Self::Linear => 1e-9,
+            Self::Log2 => 2.0,
+            Self::Log10 => 1.0,
+        }
+    }
+
     /// Transformed places of the ticks between `low` and `high`, both transformed.
     pub(super) fn ticks(self, low: f64, high: f64) -> Vec<f64> {
         let whole = low.ceil() as i64..=high.floor() as i64;
-        let ticks = match self {
+        match self {
             Self::Linear => linear_ticks(low, high),
             Self::Log2 => thinned(whole),
             Self::Log10 => decimal_ticks(low, high, whole),
-        };
-        match ticks.len() {
-            // Everything lies between two round numbers: its ends are better than no ticks.
-            0 | 1 if self != Self::Linear => vec![low, high],
-            _ => ticks,
         }
     }
 
@@ -190,13 +196,24 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_or_empty_range_still_has_an_axis() {
-        assert_eq!(Axis::new("", Scale::Log2).range([].into_iter()), None);
-        let (low, high) = Axis::new("", Scale::Log10)
-            .range([3.3].into_iter())
-            .unwrap();
-        assert!(low < high);
-        assert!(labels(Scale::Log2, 5.0, 7.0).len() >= 2);
+    fn a_narrow_range_still_has_ticks_and_an_empty_one_no_axis() {
+        for (scale, values) in [
+            (Scale::Log2, [5.0, 7.0]),
+            (Scale::Log10, [400.0, 580.0]),
+            (Scale::Log10, [3.3, 3.3]),
+            (Scale::Linear, [0.0, 0.0]),
+            (Scale::Linear, [-3.0, -3.0]),
+        ] {
+            let axis = Axis::new("", scale);
+            assert_eq!(axis.range([].into_iter()), None);
+            let (low, high) = axis.range(values.into_iter()).unwrap();
+            assert!(low < high, "{scale:?} {values:?}");
+            let inside = values.map(|v| scale.forward(v));
+            assert!(inside.iter().all(|v| (low..=high).contains(v)));
+            if scale != Scale::Linear {
+                assert!(scale.ticks(low, high).len() >= 2, "{scale:?} {values:?}");
+            }
+        }
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl Plot {
         svg::draw(self)
     }
 
+    /// Transformed place of `point` at height `y`.
+    fn place(&self, point: &Point, y: f64) -> (f64, f64) {
+        (self.x.scale.forward(point.x), self.y.scale.forward(y))
+    }
+
     /// All points that the axes can show.
     fn drawable(&self) -> impl Iterator<Item = &Point> {
         let points = self.series.iter().flat_map(|series| &series.points);

@@ -17,9 +17,10 @@ use crate::ReportError;
 
 /// Size in CSS pixels.
 const SIZE: (u32, u32) = (760, 420);
-/// Line, dot and bar colours, in order: distinct for the colour-blind as well (Okabe and Ito's palette without black).
+/// Line, dot and bar colours, in order: distinct for the colour-blind as well (Okabe and Ito's palette without black, its
+/// blue lighter for dark screens).
 const COLOURS: [RGBColor; 6] = [
-    RGBColor(0, 114, 178),
+    RGBColor(46, 134, 193),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
@@ -60,12 +61,9 @@ pub fn draw(plot: &Plot) -> Result<String, ReportError> {
         vertical(&mut chart, at, frame.1, &mark.label)?;
     }
     for (i, series) in plot.series.iter().enumerate() {
-        line(
-            &mut chart,
-            plot,
-            series,
-            (COLOURS[i % COLOURS.len()], frame),
-        )?;
+        let colour = COLOURS[i % COLOURS.len()];
+        line(&mut chart, plot, series, colour)?;
+        dots(&mut chart, plot, series, (colour, frame.0.1 - frame.0.0))?;
     }
     legend(&mut chart, plot, frame)?;
     drop(chart);
@@ -159,52 +157,57 @@ fn vertical(
     Ok(())
 }
 
+/// One series with its entry in the legend.
 fn line(
     chart: &mut Chart<'_>,
     plot: &Plot,
     series: &Series,
-    (colour, frame): (RGBColor, Frame),
+    colour: RGBColor,
 ) -> Result<(), ReportError> {
-    let points: Vec<&Point> = series
-        .points
-        .iter()
-        .filter(|point| point.is_drawable(&plot.x, &plot.y))
-        .collect();
-    let place = |point: &Point, y: f64| (plot.x.scale.forward(point.x), plot.y.scale.forward(y));
-    let path: Vec<(f64, f64)> = points.iter().map(|point| place(point, point.y)).collect();
+    let points = series.points.iter();
+    let points = points.filter(|point| point.is_drawable(&plot.x, &plot.y));
+    let path: Vec<(f64, f64)> = points.map(|point| plot.place(point, point.y)).collect();
     let style = ShapeStyle::from(colour).stroke_width(2);
-    let annotation = match series.stroke {
+    let (drawn, legend_width) = match series.stroke {
         Stroke::Dashed => {
-            let dashes = DashedLineSeries::new(path.clone(), 6, 4, style);
-            let drawn = chart.draw_series(dashes).map_err(failed)?;
-            drawn.label(&series.name)
+            let dashes = DashedLineSeries::new(path, 6, 4, style);
+            (chart.draw_series(dashes).map_err(failed)?, 8)
         }
         Stroke::Solid => {
-            let solid = LineSeries::new(path.clone(), style);
-            chart
-                .draw_series(solid)
-                .map_err(failed)?
-                .label(&series.name)
+            let solid = LineSeries::new(path, style);
+            (chart.draw_series(solid).map_err(failed)?, 20)
         }
     };
-    let is_solid = series.stroke == Stroke::Solid;
-    annotation.legend(move |(x, y)| {
-        let end = if is_solid { x + 20 } else { x + 8 };
-        PathElement::new(vec![(x, y), (end, y)], style)
+    drawn.label(&series.name).legend(move |(x, y)| {
+        let path = vec![(x, y), (x + legend_width, y)];
+        PathElement::new(path, style)
     });
-    if is_solid {
-        let dots = path
-            .into_iter()
-            .map(|place| Circle::new(place, DOT_RADIUS, colour.filled()));
-        chart.draw_series(dots).map_err(failed)?;
-        let cap = (frame.0.1 - frame.0.0) * CAP;
-        let bars = points.iter().filter(|point| point.low < point.high);
-        let bars = bars.flat_map(|point| {
-            let ((x, low), (_, high)) = (place(point, point.low), place(point, point.high));
-            bar(x, (low, high), cap).map(|path| PathElement::new(path, colour))
-        });
-        chart.draw_series(bars).map_err(failed)?;
+    Ok(())
+}
+
+/// Dots and error bars of what was measured.
+fn dots(
+    chart: &mut Chart<'_>,
+    plot: &Plot,
+    series: &Series,
+    (colour, width): (RGBColor, f64),
+) -> Result<(), ReportError> {
+    if series.stroke == Stroke::Dashed {
+        return Ok(());
     }
+    let points = series.points.iter();
+    let points = points.filter(|point| point.is_drawable(&plot.x, &plot.y));
+    let dots = points.clone().map(|point| {
+        let place = plot.place(point, point.y);
+        Circle::new(place, DOT_RADIUS, colour.filled())
+    });
+    chart.draw_series(dots).map_err(failed)?;
+    let bars = points.filter(|point| point.low < point.high);
+    let bars = bars.flat_map(|point| {
+        let ((x, low), (_, high)) = (plot.place(point, point.low), plot.place(point, point.high));
+        bar(x, (low, high), width * CAP).map(|path| PathElement::new(path, colour))
+    });
+    chart.draw_series(bars).map_err(failed)?;
     Ok(())
 }
 
@@ -224,9 +227,8 @@ fn legend(chart: &mut Chart<'_>, plot: &Plot, frame: Frame) -> Result<(), Report
     }
     let ((left, right), (bottom, top)) = frame;
     let share = |point: &Point| {
-        let x = (plot.x.scale.forward(point.x) - left) / (right - left);
-        let y = (plot.y.scale.forward(point.y) - bottom) / (top - bottom);
-        (x, y)
+        let (x, y) = plot.place(point, point.y);
+        ((x - left) / (right - left), (y - bottom) / (top - bottom))
     };
     let corners = [
         (SeriesLabelPosition::UpperLeft, (0.0, 1.0)),

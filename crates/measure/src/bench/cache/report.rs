@@ -43,18 +43,22 @@ impl CacheResult {
     fn cost_section(&self) -> Section {
         let words = "Everything from the first step to that many tokens. Memory is the peak beyond the loaded weights: by formula for just that many tokens, and as the system saw it.";
         let plots = [
-            self.plot("Time to generate", "time, s", |cost| {
+            self.plot("Time to generate", ("time", "time, s"), |cost| {
                 Point::measured(0.0, &cost.seconds)
             }),
-            self.plot("Multiply-accumulates", "GMAC", |cost| {
-                Point::new(0.0, cost.macs as f64 / 1e9)
-            }),
-            self.plot("Attention scores", "MiB", |cost| {
+            self.plot(
+                "Multiply-accumulates",
+                ("multiply-accumulates", "GMAC"),
+                |cost| Point::new(0.0, cost.macs as f64 / 1e9),
+            ),
+            self.plot("Attention scores", ("score bytes", "MiB"), |cost| {
                 Point::new(0.0, cost.score_bytes as f64 / MIB)
             }),
-            self.plot("Memory beyond the weights, by formula", "MiB", |cost| {
-                Point::new(0.0, cost.memory_bytes as f64 / MIB)
-            }),
+            self.plot(
+                "Memory beyond the weights, by formula",
+                ("memory by formula", "MiB"),
+                |cost| Point::new(0.0, cost.memory_bytes as f64 / MIB),
+            ),
         ];
         let mut blocks = vec![
             Block::Paragraph(words.to_owned()),
@@ -163,7 +167,16 @@ impl CacheResult {
         }
     }
 
-    fn plot(&self, title: &str, unit: &str, value: fn(&Cost) -> Point) -> Plot {
+    /// A cost both ways, with the exponents of `quantity` in the legend.
+    fn plot(&self, title: &str, (quantity, unit): (&str, &str), value: fn(&Cost) -> Point) -> Plot {
+        let growth = self
+            .growth
+            .iter()
+            .find(|growth| growth.quantity == quantity);
+        let named = |name: &str, law: fn(&Growth) -> Option<PowerLaw>| match growth.and_then(law) {
+            Some(law) => format!("{name}, n^{:.2}", law.exponent),
+            None => name.to_owned(),
+        };
         let points = |side: fn(&CachePoint) -> &Cost| {
             let point = |point: &CachePoint| Point {
                 x: point.tokens as f64,
@@ -173,8 +186,16 @@ impl CacheResult {
         };
         let x = Axis::new("tokens generated", Scale::Log2);
         Plot::new(title, x, Axis::new(unit, Scale::Log10))
-            .with("with the cache", Stroke::Solid, points(|p| &p.with))
-            .with("without", Stroke::Solid, points(|p| &p.without))
+            .with(
+                named("with the cache", |growth| growth.with),
+                Stroke::Solid,
+                points(|p| &p.with),
+            )
+            .with(
+                named("without", |growth| growth.without),
+                Stroke::Solid,
+                points(|p| &p.without),
+            )
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{Host, repeat};
 impl Bench<'_> {
     /// Time to the first token, by prompt length.
     pub(super) fn prefill(&mut self, host: &mut dyn Host) -> Result<Vec<Prefill>> {
-        let lengths = &self.options.prompt_lengths;
-        let Some(longest) = lengths.iter().max() else {
+        let lengths = ascending(&self.options.prompt_lengths);
+        let Some(longest) = lengths.last() else {
             return Ok(Vec::new());
         };
         let prompt = ids(0, *longest, self.vocab);
@@ -51,8 +51,7 @@ impl Bench<'_> {
 
     /// Time of a step of one sequence, by context.
     pub(super) fn decode(&mut self, host: &mut dyn Host) -> Result<Vec<Decode>> {
-        let mut contexts = self.options.contexts.clone();
-        contexts.sort_unstable();
+        let contexts = ascending(&self.options.contexts);
         let Some(longest) = contexts.last() else {
             return Ok(Vec::new());
         };
@@ -88,8 +87,7 @@ impl Bench<'_> {
 
     /// Time of a step of several sequences, by their number.
     pub(super) fn batch(&mut self, host: &mut dyn Host) -> Result<Vec<BatchStep>> {
-        let mut batches = self.options.batches.clone();
-        batches.sort_unstable();
+        let batches = ascending(&self.options.batches);
         let Some(&largest) = batches.last() else {
             return Ok(Vec::new());
         };
@@ -140,6 +138,14 @@ impl Bench<'_> {
         let roofline = self.options.roofline.as_ref();
         Ok(Measured::new(seconds, feeds.len(), work, roofline))
     }
+}
+
+/// Each value once, smallest first.
+fn ascending(values: &[usize]) -> Vec<usize> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 /// The mean of a few steps in a row.
