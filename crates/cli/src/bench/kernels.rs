@@ -190,7 +190,7 @@ fn options(args: &Args, devices: usize) -> Options {
         shape: args.shape,
         contexts: ascending(&args.contexts),
         kv_dtypes: args.kv_dtypes.clone(),
-        activations: args.activations.into(),
+        activations: args.activations.activations(),
         cold_bytes: args
             .cold_memory
             .map_or_else(|| cold_bytes(cache_bytes, devices), |size| size.0 as usize),
@@ -235,8 +235,12 @@ fn parse_format(text: &str) -> Result<Format, String> {
 
 fn parse_kv_dtype(text: &str) -> Result<KvDtype, String> {
     let mut all = KvDtype::ALL.into_iter();
-    all.find(|dtype| dtype.name() == text)
-        .ok_or_else(|| format!("it is one of {}", KvDtype::ALL.map(KvDtype::name).join(", ")))
+    all.find(|dtype| dtype.name() == text).ok_or_else(|| {
+        format!(
+            "it is one of {}",
+            KvDtype::ALL.map(KvDtype::name).join(", ")
+        )
+    })
 }
 
 /// Most rows of a step that can be asked for, as `--max-step-tokens`.
@@ -275,7 +279,10 @@ mod tests {
             ("kernels --assert --tiers best", best),
             ("kernels --tiers all", features.tiers()),
             ("kernels --tiers generic,generic", vec![Tier::Generic]),
-            ("kernels --tiers avx2,generic", vec![Tier::Generic, Tier::Avx2]),
+            (
+                "kernels --tiers avx2,generic",
+                vec![Tier::Generic, Tier::Avx2],
+            ),
         ] {
             assert_eq!(tiers(&parse(line).unwrap()), expected, "{line}");
         }
