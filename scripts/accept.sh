@@ -2,9 +2,13 @@
 # The long checks of a part of the project, on a built tree; each prints its figures.
 #   scripts/accept.sh 1          500 vanishing clients twice, start-up times, fuzz targets 60 s each
 #   OTHER=http://127.0.0.1:8080/v1 scripts/accept.sh 1      also speed beside another server of the same model
+#   scripts/accept.sh 2          exactness and accuracy of every layout on the real models, the benches with their pages, load time, peak memory
+#   MODELS="a.gguf b.gguf" scripts/accept.sh 2              also benches and memory of these
+#   CHROMIUM=chromium scripts/accept.sh 2                   also opens the pages in a browser without a window and keeps pictures
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[[ ${1:-} == 1 ]] || { echo "parts: 1" >&2; exit 2; }
+part=${1:-}
+[[ $part == 1 || $part == 2 ]] || { echo "parts: 1, 2" >&2; exit 2; }
 UCUZ_TEST_MODELS=$(scripts/models.sh)
 smollm2=$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf
 cargo build --release --quiet
@@ -12,25 +16,72 @@ ucuz=target/release/ucuz
 log=$(mktemp)
 server=
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null; rm -f "$log"' EXIT
-serve() { # flags: starts a server on a free port and sets $server and $address
-  "$ucuz" serve "$smollm2" --port 0 "$@" 2> "$log" &
+serve() { serve_model "$smollm2" "$@"; } # flags: starts a server on a free port and sets $server and $address
+stop() { kill -TERM "$server"; wait "$server"; server=; }
+
+serve_model() { # model, flags
+  local model=$1
+  shift
+  "$ucuz" serve "$model" --port 0 "$@" 2> "$log" &
   server=$!
   address=
   while [[ -z $address ]]; do
-    sleep 0.05
+    sleep 0.02
     address=$(sed -nE 's#^listening on http://##p' "$log")
   done
 }
-stop() { kill -TERM "$server"; wait "$server"; server=; }
+ask() { curl -sf "http://$address/v1/completions" -H 'content-type: application/json' -d "{\"prompt\": \"Hello\", \"max_tokens\": $1}" > /dev/null; }
 
 echo "== binary"
 stat -c '%s bytes' "$ucuz"
+
+if [[ $part == 2 ]]; then
+  out=${OUT:-target/accept2}
+  mkdir -p "$out"
+  read -ra models <<< "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf $UCUZ_TEST_MODELS/gemma-3-270m.Q4_K_M.gguf $UCUZ_TEST_MODELS/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf ${MODELS:-}"
+
+  echo "== every layout on the real models: distance from float32, and tier = tier bit for bit"
+  cargo test --quiet -p ucuz-models --test real_golden -- --nocapture --test-threads 1 | grep '^|'
+
+  echo "== kernels against the roofline; the table picks the fastest"
+  "$ucuz" bench kernels --tiers all --assert --json "$out/kernels.json" --html "$out/kernels.html"
+
+  for model in "${models[@]}"; do
+    name=$(basename "$model" .gguf)
+    echo "== engine: $name"
+    "$ucuz" bench engine "$model" --json "$out/$name.json" --html "$out/$name.html"
+  done
+  echo "== cache"
+  "$ucuz" bench cache "$smollm2" --html "$out/cache.html"
+
+  for model in "${models[@]}"; do
+    echo "== load time and memory: $(basename "$model")"
+    "$ucuz" inspect "$model" | grep -E '^(weights|KV bytes/token   bf16)'
+    for _ in 1 2 3; do
+      began=$(date +%s%N)
+      serve_model "$model" --kv-memory 448MiB --max-sequences 16
+      ask 1
+      first=$((($(date +%s%N) - began) / 1000000))
+      ask 64
+      printf '%d ms to the first token, %s\n' "$first" "$(grep -E 'VmHWM' "/proc/$server/status" | tr -s '\t ' ' ')"
+      stop
+    done
+  done
+
+  if [[ -n ${CHROMIUM:-} ]]; then
+    for page in "$out"/*.html; do
+      "$CHROMIUM" --headless --no-sandbox --disable-gpu --window-size=1200,3000 --screenshot="${page%.html}.png" "file://$PWD/$page" 2> /dev/null
+      echo "picture: ${page%.html}.png"
+    done
+  fi
+  exit
+fi
 
 echo "== start to first token, five times"
 for _ in 1 2 3 4 5; do
   began=$(date +%s%N)
   serve
-  curl -sf "http://$address/v1/completions" -H 'content-type: application/json' -d '{"prompt": "Hello", "max_tokens": 1}' > /dev/null
+  ask 1
   echo "$((($(date +%s%N) - began) / 1000000)) ms"
   stop
 done

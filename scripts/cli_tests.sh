@@ -30,6 +30,8 @@ expect() {
 question="What is the capital of France?"
 expect "smollm2 answers" 0 "Paris" "$ucuz" run "$smollm2" -p "$question" --temperature 0 -n 40
 expect "qwen answers" 0 "Paris" "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 40
+expect "smollm2 answers from int8 keys and values" 0 "Paris" "$ucuz" run "$smollm2" -p "$question" --temperature 0 -n 40 --kv-dtype int8
+expect "qwen answers from int8 keys and values" 0 "Paris" "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 40 --kv-dtype int8
 expect "gemma continues" 0 "100 degrees Celsius" "$ucuz" run "$gemma" -p "Water boils at a temperature of" --temperature 0 -n 12
 for model in "$smollm2" "$qwen" "$gemma"; do
   expect "inspect $(basename "$model")" 0 "KV bytes/token" "$ucuz" inspect "$model"
@@ -44,6 +46,7 @@ expect "help has examples" 0 "Examples:" "$ucuz" serve --help
 expect "no such model" 1 "smollm2" "$ucuz" inspect smollm3
 expect "no such file" 1 "/nowhere.gguf" "$ucuz" inspect ./nowhere.gguf
 expect "unknown flag" 2 "--portt" "$ucuz" serve --portt 1
+expect "unknown KV precision" 2 "int8" "$ucuz" run "$smollm2" -p x --kv-dtype int4
 expect "unknown tier" 2 "generic" "$ucuz" run "$smollm2" -p x --cpu-tier sse9
 expect "context over the model's" 1 "8192" "$ucuz" run "$smollm2" -p x --context 9000
 expect "no room for keys and values" 1 "--kv-memory" "$ucuz" run "$smollm2" -p x --kv-memory 1KiB
@@ -60,6 +63,34 @@ rm -rf "$work/prepare"
 : > "$work/prepare"
 expect "no folder for prepared weights" 0 "prepared weights are not kept" ask
 rm "$work/prepare"
+# Benches, as short as they can be: what is printed, and the keys that others read.
+keys() { # JSON file, keys joined by dots ...
+  python3 - "$@" <<'PYTHON'
+import json, sys
+result = json.load(open(sys.argv[1]))
+for path in sys.argv[2:]:
+    value = result
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    print(path, "=", json.dumps(value))
+PYTHON
+}
+short=(--threads 1 --repeat 1)
+expect "bench engine" 0 "No knee up to" "$ucuz" bench engine "$smollm2" "${short[@]}" --prompt-lengths 16,32 --contexts 16 \
+  --batches 1,2 --batch-context 8 --json "$work/engine.json" --html "$work/engine.html"
+expect "bench engine: keys" 0 'prefill.1.prompt_tokens = 32' keys "$work/engine.json" prefill.1.prompt_tokens prefill.0.measured.seconds.median \
+  prefill.0.measured.seconds.repetitions decode.0.context decode.0.measured.tokens_per_s.median decode.0.measured.bytes_per_s batch.1.batch \
+  batch.1.measured.work.kv_bytes knee.is_passed model.fingerprint provenance.command provenance.machine.threads roofline
+expect "bench engine: page" 0 '<svg ' cat "$work/engine.html"
+expect "bench engine --only" 0 '"decode": []' "$ucuz" bench engine "$smollm2" "${short[@]}" --only prefill --prompt-lengths 16 --json -
+expect "bench engine beyond the context" 1 "8192" "$ucuz" bench engine "$smollm2" --only decode --contexts 9000
+expect "bench engine without room" 1 "--kv-memory" "$ucuz" bench engine "$smollm2" --only decode --contexts 64 --kv-memory 1KiB
+expect "bench engine into no folder" 1 "$work/no" "$ucuz" bench engine "$smollm2" --json "$work/no/engine.json"
+expect "bench engine of length 0" 2 "whole number" "$ucuz" bench engine "$smollm2" --contexts 0
+expect "bench cache" 0 "all equal" "$ucuz" bench cache "$smollm2" "${short[@]}" --lengths 4,8,16 --json "$work/cache.json" --html "$work/cache.html"
+expect "bench cache: keys" 0 'identity.tokens_equal = true' keys "$work/cache.json" identity.tokens_equal identity.logits_equal points.2.tokens \
+  points.0.with.seconds.median points.0.without.macs points.0.without.score_bytes points.0.with.memory_bytes points.0.with.memory_peak_bytes \
+  growth.0.quantity growth.1.without.exponent growth.1.without.standard_error
 
 # Damaged files: each is refused with a sentence, never a panic.
 head -c 1000000 "$smollm2" > "$work/truncated.gguf"

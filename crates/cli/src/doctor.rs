@@ -70,6 +70,7 @@ fn json(info: &BackendInfo, features: &CpuFeatures) -> Value {
         "features": names,
         "physical_cores": detect::physical_cores(),
         "threads": info.threads,
+        "numa_nodes": detect::numa_nodes(),
         "memory_total_bytes": total,
         "memory_available_bytes": available,
         "tiers": tiers,
@@ -108,6 +109,14 @@ fn text(info: &BackendInfo, features: &CpuFeatures) -> Result<String, std::fmt::
         size(available),
         size(total)
     )?;
+    if detect::numa_nodes() > 1 {
+        writeln!(
+            out,
+            "numa        {} memory nodes; weights and threads are not placed by node: keep a process on one, \
+             e.g. with numactl --cpunodebind=0 --membind=0",
+            detect::numa_nodes()
+        )?;
+    }
     writeln!(out, "features    {}", names.join(" "))?;
     for tier in Tier::ALL {
         let state = features

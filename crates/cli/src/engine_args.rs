@@ -1,6 +1,7 @@
 //! Flags that mean the same wherever a model is loaded, and the loading itself.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -22,6 +23,8 @@ pub const DEFAULT_MODEL: &str = "smollm2";
 pub enum KvDtypeName {
     /// 2 bytes a number
     Bf16,
+    /// 1 byte a number and a scale of 4 bytes for each key and value
+    Int8,
     /// 4 bytes a number, for tests
     F32,
 }
@@ -67,9 +70,9 @@ pub struct ModelArgs {
     /// Memory for keys and values, e.g. 448MiB [default: the context of every request at once, but at most half of what is free]
     #[arg(long, value_name = "SIZE")]
     pub kv_memory: Option<ByteSize>,
-    /// Precision of keys and values
-    #[arg(long, value_enum, default_value = "bf16")]
-    pub kv_dtype: KvDtypeName,
+    /// Precision of keys and values [default: bf16; f32 with --backend reference]
+    #[arg(long, value_enum)]
+    pub kv_dtype: Option<KvDtypeName>,
     /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
     #[arg(long, value_enum, default_value = "int8x2")]
     pub activations: ActivationsName,
@@ -79,11 +82,16 @@ pub struct ModelArgs {
     /// Tokens computed in one step
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: u16,
+    #[command(flatten)]
+    pub store: store::Options,
+}
+
+/// Whether weights are kept as the kernels read them, for the next start.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct PreparedArgs {
     /// Disk space for prepared weights in the cache folder: a model of 256 MiB or more then starts without repacking; 0 keeps none
     #[arg(long, value_name = "SIZE", default_value = "16GiB")]
     pub prepared_cache: ByteSize,
-    #[command(flatten)]
-    pub store: store::Options,
 }
 
 /// How many requests share the engine.
@@ -112,6 +120,8 @@ pub struct EngineArgs {
     model: ModelArgs,
     #[command(flatten)]
     batch: BatchArgs,
+    #[command(flatten)]
+    prepared: PreparedArgs,
 }
 
 impl EngineArgs {
@@ -128,7 +138,7 @@ impl EngineArgs {
     /// # Errors
     /// A damaged or unsupported file, memory, a tier that is not there.
     pub fn load(&self, path: &Path, name: &str) -> Result<Llm> {
-        self.model.load(path, name, self.batch)
+        self.model.load(path, name, self.batch, self.prepared)
     }
 }
 
@@ -141,6 +151,15 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
 }
 
 impl ModelArgs {
+    /// Precision of keys and values: what was asked for; else the oracle rounds nothing.
+    pub fn kv_dtype(&self) -> KvDtype {
+        match (self.kv_dtype, self.backend) {
+            (Some(KvDtypeName::Bf16), _) | (None, BackendName::Cpu) => KvDtype::Bf16,
+            (Some(KvDtypeName::Int8), _) => KvDtype::Int8,
+            (Some(KvDtypeName::F32), _) | (None, BackendName::Reference) => KvDtype::F32,
+        }
+    }
+
     /// Finds or brings the model.
     ///
     /// # Errors
@@ -152,28 +171,51 @@ impl ModelArgs {
             .resolve(&reference, progress::on_stderr().as_mut())
     }
 
-    /// Loads a model and starts its engine, with progress on stderr.
+    /// Opens the backend.
     ///
     /// # Errors
-    /// A damaged or unsupported file, memory, a tier that is not there.
-    pub fn load(&self, path: &Path, name: &str, batch: BatchArgs) -> Result<Llm> {
-        let checkpoint =
-            Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let backend = backends::open(BackendOptions {
+    /// A tier that is not there.
+    pub fn open_backend(&self) -> Result<Arc<dyn Backend>> {
+        backends::open(BackendOptions {
             name: self.backend,
             tier: self.cpu_tier,
             threads: self.threads.map(usize::from),
             pin: self.pin,
-        })?;
-        let kv_dtype = match (self.backend, self.kv_dtype) {
-            // The oracle rounds nothing.
-            (BackendName::Reference, _) | (_, KvDtypeName::F32) => KvDtype::F32,
-            (_, KvDtypeName::Bf16) => KvDtype::Bf16,
-        };
+        })
+    }
+
+    /// What the arithmetic of weights is.
+    pub fn weights(&self) -> WeightOptions {
+        WeightOptions {
+            activations: match self.activations {
+                ActivationsName::Int8 => Activations::Int8,
+                ActivationsName::Int8Pair => Activations::Int8Pair,
+            },
+            on_load: match self.on_load {
+                OnLoadName::AsStored => OnLoad::AsStored,
+                OnLoadName::W8A8 => OnLoad::W8A8,
+            },
+        }
+    }
+
+    /// Loads a model and starts its engine, with progress on stderr.
+    ///
+    /// # Errors
+    /// A damaged or unsupported file, memory, a tier that is not there.
+    pub fn load(
+        &self,
+        path: &Path,
+        name: &str,
+        batch: BatchArgs,
+        prepared: PreparedArgs,
+    ) -> Result<Llm> {
+        let checkpoint =
+            Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let backend = self.open_backend()?;
         let options = LlmOptions {
             name: name.to_owned(),
-            kv_dtype,
-            weights: self.weight_options(),
+            kv_dtype: self.kv_dtype(),
+            weights: self.weights(),
             context: self.context.map(|tokens| tokens as usize),
             max_sequences: usize::from(batch.max_sequences),
             step_rows: usize::from(self.max_step_tokens),
@@ -181,7 +223,7 @@ impl ModelArgs {
             available_memory_bytes: detect::available_memory_bytes().unwrap_or(2 << 30),
             max_waiting: batch.max_waiting as usize,
         };
-        let mut weights = self.weights(&checkpoint, backend.as_ref())?;
+        let mut weights = self.place(&checkpoint, backend.as_ref(), prepared)?;
         let mut progress = progress::on_stderr();
         progress.begin(&format!("loading {name}"), Some(checkpoint.file_bytes()));
         let mut done = 0;
@@ -199,29 +241,21 @@ impl ModelArgs {
         Ok(llm)
     }
 
-    fn weight_options(&self) -> WeightOptions {
-        WeightOptions {
-            activations: match self.activations {
-                ActivationsName::Int8 => Activations::Int8,
-                ActivationsName::Int8Pair => Activations::Int8Pair,
-            },
-            on_load: match self.on_load {
-                OnLoadName::AsStored => OnLoad::AsStored,
-                OnLoadName::W8A8 => OnLoad::W8A8,
-            },
-        }
-    }
-
     /// Where the weights come from: prepared earlier, to be kept, or neither.
-    fn weights(&self, checkpoint: &Checkpoint, backend: &dyn Backend) -> Result<Weights> {
-        if self.prepared_cache.0 == 0 || self.backend == BackendName::Reference {
+    fn place(
+        &self,
+        checkpoint: &Checkpoint,
+        backend: &dyn Backend,
+        PreparedArgs { prepared_cache }: PreparedArgs,
+    ) -> Result<Weights> {
+        if prepared_cache.0 == 0 || self.backend == BackendName::Reference {
             return Ok(Weights::memory());
         }
         let cache = PreparedCache {
             folder: self.store.cache_dir()?.join("prepared"),
-            bytes_max: self.prepared_cache.0,
+            bytes_max: prepared_cache.0,
             worth_bytes: WORTH_KEEPING_BYTES,
         };
-        Ok(cache.open(checkpoint, backend, self.weight_options().on_load))
+        Ok(cache.open(checkpoint, backend, self.weights().on_load))
     }
 }

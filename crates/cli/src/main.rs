@@ -3,6 +3,7 @@
 //! One file a subcommand. Exit codes: 0 done, 1 an error (said on stderr), 2 wrong usage, 70 the engine died.
 
 mod backends;
+mod bench;
 mod doctor;
 mod engine_args;
 mod inspect;
@@ -29,6 +30,7 @@ use tracing_subscriber::EnvFilter;
   ucuz run smollm2 -p \"What is the capital of France?\" --temperature 0
   ucuz inspect model.gguf --json
   ucuz doctor
+  ucuz bench engine smollm2
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 70 the engine died")]
 struct Cli {
@@ -51,6 +53,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Show what this machine is and which kernels it gets
     Doctor(doctor::Args),
+    /// Measure speed and memory
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Pull(args) => pull::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     match outcome {
         Ok(code) => code,

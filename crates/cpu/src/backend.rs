@@ -6,8 +6,11 @@ use std::sync::Arc;
 use ucuz_tensor::backend::{BackendInfo, Exactness, KernelChoice, Limits};
 use ucuz_tensor::format::{Arithmetic, Coding, FORMATS, FormatInfo};
 use ucuz_tensor::layout::{LAYOUT_VERSION, PanelLayout};
-use ucuz_tensor::{Backend, CacheSpec, KvPool, Queue, TensorError, TensorResult};
+use ucuz_tensor::{
+    Backend, CacheSpec, Ceiling, CeilingKind, KvPool, Queue, TensorError, TensorResult,
+};
 
+use crate::ceiling::{self, Effort};
 use crate::detect::{self, CpuFeatures, Tier};
 use crate::ops::attention::check_cache;
 use crate::pool::ThreadPool;
@@ -230,6 +233,10 @@ impl Backend for CpuBackend {
             self.kernels,
             limits,
         )?))
+    }
+
+    fn ceiling(&self, kind: CeilingKind) -> TensorResult<Option<Ceiling>> {
+        ceiling::measure(&self.pool, self.kernels.ceiling, kind, &Effort::full()).map(Some)
     }
 }
 

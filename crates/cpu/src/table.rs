@@ -77,6 +77,28 @@ pub type FloatKernel = fn(&mut [[f32; PANEL_ROWS]], &FloatCall<'_>);
 /// `dst = activation(gate) · up`.
 pub type GatedKernel = fn(dst: &mut [f32], gate: &[f32], up: &[f32]);
 
+/// A loop of arithmetic that touches no memory.
+#[derive(Debug, Clone, Copy)]
+pub struct RateLoop {
+    /// Runs that many rounds.
+    pub run: fn(rounds: usize),
+    /// Operations of one round; a multiply-add counts as two.
+    pub operations: usize,
+}
+
+/// What a tier's ceilings are measured with: the fastest that its instructions can do, nothing else.
+#[derive(Debug)]
+pub struct CeilingLoops {
+    /// Reads bytes once.
+    pub read: fn(&[u8]),
+    /// int8 products added up in int32.
+    pub int8: RateLoop,
+    /// bf16 products added up in f32; without a unit for them these are f32 products.
+    pub bf16: RateLoop,
+    /// f32 multiply-adds.
+    pub float32: RateLoop,
+}
+
 /// The functions of one tier. All tiers compute the same bits.
 pub struct Kernels {
     /// The tier.
@@ -113,6 +135,8 @@ pub struct Kernels {
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
     pub gelu_mul: GatedKernel,
+    /// What this tier is measured with.
+    pub ceiling: &'static CeilingLoops,
 }
 
 impl std::fmt::Debug for Kernels {
@@ -159,6 +183,22 @@ static GENERIC: Kernels = Kernels {
     attention_span_int8: generic::attention::attention_span_int8,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
+    ceiling: &GENERIC_CEILING,
+};
+
+static GENERIC_CEILING: CeilingLoops = CeilingLoops {
+    read: generic::ceiling::read,
+    int8: RateLoop {
+        run: generic::ceiling::int8,
+        operations: generic::ceiling::INT8_OPERATIONS,
+    },
+    bf16: GENERIC_FLOAT32,
+    float32: GENERIC_FLOAT32,
+};
+
+const GENERIC_FLOAT32: RateLoop = RateLoop {
+    run: generic::ceiling::float32,
+    operations: generic::ceiling::FLOAT32_OPERATIONS,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -202,6 +242,27 @@ static AVX2: Kernels = Kernels {
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx2::activation::gelu_mul(dst, gate, up) },
+    ceiling: &AVX2_CEILING,
+};
+
+#[cfg(target_arch = "x86_64")]
+static AVX2_CEILING: CeilingLoops = CeilingLoops {
+    // SAFETY: detected, see `for_tier`.
+    read: |bytes| unsafe { avx2::ceiling::read(bytes) },
+    int8: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { avx2::ceiling::int8(rounds) },
+        operations: avx2::ceiling::INT8_OPERATIONS,
+    },
+    bf16: AVX2_FLOAT32,
+    float32: AVX2_FLOAT32,
+};
+
+#[cfg(target_arch = "x86_64")]
+const AVX2_FLOAT32: RateLoop = RateLoop {
+    // SAFETY: detected, see `for_tier`.
+    run: |rounds| unsafe { avx2::ceiling::float32(rounds) },
+    operations: avx2::ceiling::FLOAT32_OPERATIONS,
 };
 
 /// AVX2 with AVX-VNNI, as on processors that have the one but not AVX-512.
@@ -253,6 +314,27 @@ static AVX512: Kernels = Kernels {
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx512::activation::gelu_mul(dst, gate, up) },
+    ceiling: &AVX512_CEILING,
+};
+
+#[cfg(target_arch = "x86_64")]
+static AVX512_CEILING: CeilingLoops = CeilingLoops {
+    // SAFETY: detected, see `for_tier`.
+    read: |bytes| unsafe { avx512::ceiling::read(bytes) },
+    int8: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { avx512::ceiling::int8(rounds) },
+        operations: avx512::ceiling::INT8_OPERATIONS,
+    },
+    bf16: AVX512_FLOAT32,
+    float32: AVX512_FLOAT32,
+};
+
+#[cfg(target_arch = "x86_64")]
+const AVX512_FLOAT32: RateLoop = RateLoop {
+    // SAFETY: detected, see `for_tier`.
+    run: |rounds| unsafe { avx512::ceiling::float32(rounds) },
+    operations: avx512::ceiling::FLOAT32_OPERATIONS,
 };
 
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -18,7 +18,7 @@ use crate::tokenizer::tokenizer;
 use crate::{LlmError, LlmResult};
 
 /// Most logit rows computed at once: enough for a decode batch, little memory for a large vocabulary.
-const LOGIT_ROWS: usize = 32;
+pub const LOGIT_ROWS: usize = 32;
 
 /// How a model is loaded.
 #[derive(Debug, Clone)]
@@ -271,21 +271,38 @@ fn info(
         exactness: backend.describe().exactness,
         defaults: checkpoint.generation.clone(),
         has_template,
-        fingerprint: fingerprint(checkpoint, options, tokenizer),
+        fingerprint: digest(checkpoint, (options.kv_dtype, options.weights), tokenizer),
     }
+}
+
+/// What [`ModelInfo::fingerprint`] is once `checkpoint` is loaded with these choices.
+///
+/// # Errors
+/// A tokenizer that is missing, damaged or not supported.
+pub fn fingerprint(
+    checkpoint: &Checkpoint,
+    kv_dtype: KvDtype,
+    weights: WeightOptions,
+) -> LlmResult<String> {
+    let tokenizer = tokenizer(&checkpoint.tokenizer)?;
+    Ok(digest(checkpoint, (kv_dtype, weights), &tokenizer))
 }
 
 /// Equal for equal arithmetic, configuration, tensor table, vocabulary and cache precision.
 ///
 /// The weights themselves are not hashed: that would read every page at start.
-fn fingerprint(checkpoint: &Checkpoint, options: &LlmOptions, tokenizer: &Tokenizer) -> String {
+fn digest(
+    checkpoint: &Checkpoint,
+    (kv_dtype, weights): (KvDtype, WeightOptions),
+    tokenizer: &Tokenizer,
+) -> String {
     let mut hash = Sha256::new();
     hash.update(format!(
         "{} {} {} {} {:?}",
         ucuz_tensor::ARITHMETIC_VERSION,
-        options.kv_dtype.name(),
-        options.weights.activations.name(),
-        options.weights.on_load.name(),
+        kv_dtype.name(),
+        weights.activations.name(),
+        weights.on_load.name(),
         checkpoint.config
     ));
     for tensor in checkpoint.tensors() {

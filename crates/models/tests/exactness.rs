@@ -21,10 +21,11 @@ const SIZES: Sizes = Sizes {
     weights: PAIR,
 };
 /// What can be chosen: precision of the cache, and the arithmetic of weights.
-const CHOICES: [(KvDtype, WeightOptions); 4] = [
+const CHOICES: [(KvDtype, WeightOptions); 5] = [
     (KvDtype::Bf16, PAIR),
     (KvDtype::Bf16, INT8),
     (KvDtype::Bf16, W8A8),
+    (KvDtype::Int8, PAIR),
     (KvDtype::F32, PAIR),
 ];
 
@@ -174,7 +175,13 @@ fn kv_bytes_allocated_equal_the_formula() {
         for (dtype, weights) in CHOICES {
             let bench = Bench::open(&path, &backend, dtype, sizes(weights));
             let config = &bench.runner.model().spec().config;
-            let per_token = 2 * config.layers * config.kv_heads * config.head_dim * dtype.bytes();
+            // int8 has one f32 scale for each key and each value.
+            let head_bytes = match dtype {
+                KvDtype::F32 => config.head_dim * 4,
+                KvDtype::Bf16 => config.head_dim * 2,
+                KvDtype::Int8 => config.head_dim + 4,
+            };
+            let per_token = 2 * config.layers * config.kv_heads * head_bytes;
             assert_eq!(bench.runner.cache().token_bytes(), per_token, "{name}");
             let blocks = bench.runner.blocks()[0];
             assert!(bench.runner.blocks().iter().all(|n| *n == blocks));

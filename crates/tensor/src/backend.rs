@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::batch::Batch;
 use crate::cache::{CacheSpec, KvPool, LayerCache};
+use crate::ceiling::{Ceiling, CeilingKind};
 use crate::error::TensorResult;
 use crate::layout::PanelLayout;
 use crate::sampling::{SampleRow, Sampled};
@@ -194,6 +195,13 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the scratch cannot be had.
     fn queue(&self, limits: &Limits) -> TensorResult<Box<dyn Queue>>;
+
+    /// Measures what this device can do at most, with all its threads and the instructions its kernels use; takes from a
+    /// tenth of a second to a few seconds, and nothing else may run meanwhile. `None` when it has no such measurement.
+    ///
+    /// # Errors
+    /// When the memory to read cannot be had.
+    fn ceiling(&self, kind: CeilingKind) -> TensorResult<Option<Ceiling>>;
 }
 
 /// Operations in order on one device.

@@ -2,7 +2,7 @@
 //!
 //! Here: dtypes, stored number [`FORMATS`](format::FORMATS), their [`Arithmetic`], weights and their
 //! compute layouts, tensors and views, the [`Backend`] and [`Queue`] traits, the
-//! [`Batch`] of one step, the shape of the KV cache, the checks at a queue's door, sampling from a row of logits, and the plain
+//! [`Batch`] of one step, the shape of the KV cache, the names of a device's ceilings, the checks at a queue's door, sampling from a row of logits, and the plain
 //! [reference backend](mod@reference) that is the oracle of accuracy.
 //!
 //! Deliberately not here: files, text, any instruction set; threads only inside the reference backend. Every other crate may use this one.
@@ -11,6 +11,7 @@ pub mod backend;
 pub mod batch;
 pub mod buffer;
 pub mod cache;
+pub mod ceiling;
 pub mod check;
 pub mod conformance;
 pub mod destination;
@@ -28,6 +29,7 @@ pub mod weight;
 pub use backend::{Backend, Queue};
 pub use batch::{Batch, SeqSlot};
 pub use cache::{CacheSpec, KvDtype, KvPool};
+pub use ceiling::{Ceiling, CeilingKind};
 pub use error::{TensorError, TensorResult};
 pub use format::{Activations, Arithmetic, Format, OnLoad};
 pub use tensor::{Tensor, View, ViewMut};

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use ucuz_llm::{Input, Llm, Message};
 
-use crate::engine_args::{BatchArgs, ModelArgs};
+use crate::engine_args::{BatchArgs, ModelArgs, PreparedArgs};
 use answer::Answer;
 use interrupt::Interrupt;
 
@@ -60,6 +60,8 @@ pub struct Args {
     stats: bool,
     #[command(flatten)]
     engine: ModelArgs,
+    #[command(flatten)]
+    prepared: PreparedArgs,
 }
 
 fn parse_temperature(text: &str) -> Result<f32, String> {
@@ -96,7 +98,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         || resolved.display_name.clone(),
         |alias| alias.name.to_owned(),
     );
-    let llm = args.engine.load(&resolved.path, &name, BatchArgs::ALONE)?;
+    let (path, prepared) = (&resolved.path, args.prepared);
+    let llm = args.engine.load(path, &name, BatchArgs::ALONE, prepared)?;
     match one_shot {
         Some(prompt) => one_answer(&args, &llm, prompt)?,
         None => chat::chat(&args, &llm)?,

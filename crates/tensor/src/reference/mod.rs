@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use crate::backend::{Backend, BackendInfo, Exactness, KernelChoice, Limits, Queue};
 use crate::cache::{CacheSpec, KvPool};
+use crate::ceiling::{Ceiling, CeilingKind};
 use crate::error::{TensorError, TensorResult};
 use crate::layout::PanelLayout;
 use queue::ReferenceQueue;
@@ -104,5 +105,10 @@ impl Backend for ReferenceBackend {
 
     fn queue(&self, limits: &Limits) -> TensorResult<Box<dyn Queue>> {
         Ok(Box::new(ReferenceQueue::new(self.threads, limits)))
+    }
+
+    /// None: the oracle of accuracy is not built to come near any.
+    fn ceiling(&self, _kind: CeilingKind) -> TensorResult<Option<Ceiling>> {
+        Ok(None)
     }
 }

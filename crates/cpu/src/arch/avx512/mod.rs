@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod ceiling;
 pub mod codebook;
 pub mod float;
 pub mod integer;

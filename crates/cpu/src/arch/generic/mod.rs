@@ -5,6 +5,7 @@
 pub mod activation;
 pub mod attention;
 pub mod attention_f32;
+pub mod ceiling;
 pub mod codebook;
 pub mod float;
 pub mod integer;

@@ -1,0 +1,48 @@
+//! `ucuz bench`: speed and memory, measured.
+//!
+//! One file a bench: arguments to the options of `ucuz_measure`, and back to what is printed. Shared: [`host`] (clock, memory
+//! and progress), [`model`] (the model to measure), [`output`] (tables, JSON, HTML), [`provenance`].
+
+mod cache;
+mod engine;
+mod host;
+mod model;
+mod output;
+mod provenance;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Arguments of `ucuz bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ucuz bench engine smollm2
+  ucuz bench engine model.gguf --only decode --contexts 16,1024 --json -
+  ucuz bench cache smollm2 --lengths 16,64,256 --html cache.html
+
+Figures are medians of --repeat runs, with the smallest and the largest. Keep the machine quiet meanwhile.")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Prefill against prompt length, decode against context, throughput against batch
+    Engine(engine::Args),
+    /// The same tokens with and without the KV cache: identity, time, work and memory of both
+    Cache(cache::Args),
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// What the bench reports.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.what {
+        What::Engine(args) => engine::run(args),
+        What::Cache(args) => cache::run(args),
+    }
+}
