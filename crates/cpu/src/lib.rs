@@ -7,6 +7,8 @@ pub mod activations;
 pub mod arch;
 mod backend;
 pub mod detect;
+#[cfg(feature = "test-support")]
+pub mod emulator;
 pub mod ops;
 pub mod pool;
 mod queue;

@@ -1,16 +1,16 @@
 //! The kernels of each tier: one static table of functions a tier, and the only place that chooses among tiers.
 //!
-//! A slot of the AVX2 and AVX-512 tables wraps a function that needs those instruction sets. [`Kernels::for_tier`] hands out
-//! a table only when the processor has them all, which is what every `SAFETY` comment below refers to.
+//! A slot of the AVX2, AVX-512 and AMX tables wraps a function that needs those instruction sets. [`Kernels::for_tier`] hands
+//! out a table only when the processor has them all, which is what every `SAFETY` comment below refers to.
 
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
-use crate::activations::{self, I8Group, Rounding, Tile};
+use crate::activations::{self, Bf16Group, I8Group, Rounding, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
 #[cfg(target_arch = "x86_64")]
-use crate::arch::{avx2, avx512};
+use crate::arch::{amx, avx2, avx512};
 use crate::detect::{CpuFeatures, Tier};
 
 /// One panel of integer weights times one block of int8 activations.
@@ -37,6 +37,68 @@ pub struct FloatCall<'a> {
     pub x: &'a [f32],
     /// Activation rows that count, 1 to 8; a kernel may write up to the next power of two.
     pub rows: usize,
+}
+
+/// Consecutive panels of one part times consecutive blocks of 16 activation rows.
+#[derive(Debug)]
+pub struct TileCall<'a, X> {
+    /// Whole panels, one after the other.
+    pub panels: &'a [u8],
+    /// Bytes of one panel.
+    pub panel_bytes: usize,
+    /// Whole blocks, one after the other: [`I8Group`]s, `planes` per 32 columns, or [`Bf16Group`]s, one per 32 columns.
+    pub x: &'a [X],
+    /// Entries of one block.
+    pub block_len: usize,
+}
+
+impl<'a, X> TileCall<'a, X> {
+    /// Number of panels.
+    pub fn num_panels(&self) -> usize {
+        self.panels.len() / self.panel_bytes
+    }
+
+    /// Number of blocks.
+    pub fn num_blocks(&self) -> usize {
+        self.x.len() / self.block_len
+    }
+
+    /// One panel.
+    pub fn panel(&self, panel: usize) -> &'a [u8] {
+        &self.panels[panel * self.panel_bytes..][..self.panel_bytes]
+    }
+
+    /// One block.
+    pub fn block(&self, block: usize) -> &'a [X] {
+        &self.x[block * self.block_len..][..self.block_len]
+    }
+}
+
+/// Integer weights of a [`TileCall`].
+#[derive(Debug, Clone, Copy)]
+pub struct TileCodes {
+    /// Geometry of a panel.
+    pub coded: CodedPanel,
+    /// int8 codes of one number: 1 or 2.
+    pub planes: usize,
+}
+
+/// Takes each finished product once: `(panel, block, sums)`, counted from the call's first; rows past the last are garbage.
+pub type TileSink<'a> = dyn FnMut(usize, usize, &Tile) + 'a;
+
+/// Products of a tile unit, which wants many panels and rows at once. The bits are those of the kernels beside it.
+#[derive(Debug)]
+pub struct TileKernels {
+    /// Fewest rows of a block of 16 that make it worth while.
+    pub rows_min: usize,
+    /// [`activations::pack_tiles`].
+    pub pack_tiles: fn(&mut [Bf16Group], &[f32], cols: usize),
+    /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
+    pub linear_i8: fn(&TileCall<'_, I8Group>, TileCodes, &mut TileSink<'_>),
+    /// Codebook weights, `Arithmetic::Bf16Code`.
+    pub linear_codebook: fn(&TileCall<'_, Bf16Group>, &Levels, &mut TileSink<'_>),
+    /// bf16 weights, `Arithmetic::Bf16`.
+    pub linear_bf16: fn(&TileCall<'_, Bf16Group>, &mut TileSink<'_>),
 }
 
 /// The sixteen levels of a codebook.
@@ -76,6 +138,8 @@ pub struct Kernels {
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
     pub gelu_mul: GatedKernel,
+    /// Products of a tile unit, for tiers that have one.
+    pub tiles: Option<&'static TileKernels>,
 }
 
 impl std::fmt::Debug for Kernels {
@@ -96,9 +160,17 @@ impl Kernels {
                 Tier::Avx2 => &AVX2,
                 #[cfg(target_arch = "x86_64")]
                 Tier::Avx512 => &AVX512,
+                #[cfg(target_arch = "x86_64")]
+                Tier::Amx => &AMX,
                 #[cfg(not(target_arch = "x86_64"))]
                 _ => &GENERIC,
             })
+    }
+
+    /// The AMX table, whether or not the processor has tiles: for the emulator, which has seen to it that they execute.
+    #[cfg(all(feature = "test-support", target_arch = "x86_64", target_os = "linux"))]
+    pub(crate) fn amx_undetected() -> &'static Self {
+        &AMX
     }
 }
 
@@ -116,6 +188,7 @@ static GENERIC: Kernels = Kernels {
     attention_span: generic::attention::attention_span,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
+    tiles: None,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -149,6 +222,7 @@ static AVX2: Kernels = Kernels {
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx2::activation::gelu_mul(dst, gate, up) },
+    tiles: None,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -182,4 +256,30 @@ static AVX512: Kernels = Kernels {
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx512::activation::gelu_mul(dst, gate, up) },
+    tiles: None,
+};
+
+/// What the AVX-512 tier does, but for products and attention of many rows.
+#[cfg(target_arch = "x86_64")]
+static AMX: Kernels = Kernels {
+    tier: Tier::Amx,
+    // SAFETY: detected, see `for_tier`.
+    attention_span: |input, output| unsafe { amx::attention::attention_span(input, output) },
+    tiles: Some(&AMX_TILES),
+    ..AVX512
+};
+
+#[cfg(target_arch = "x86_64")]
+static AMX_TILES: TileKernels = TileKernels {
+    rows_min: amx::ROWS_MIN,
+    // SAFETY: detected, see `for_tier`.
+    pack_tiles: |block, x, cols| unsafe { amx::portable::pack_tiles(block, x, cols) },
+    // SAFETY: detected, see `for_tier`.
+    linear_i8: |call, codes, sink| unsafe { amx::integer::linear_i8(call, codes, sink) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |call, levels, sink| unsafe {
+        amx::codebook::linear_codebook(call, levels, sink)
+    },
+    // SAFETY: detected, see `for_tier`.
+    linear_bf16: |call, sink| unsafe { amx::float::linear_bf16(call, sink) },
 };

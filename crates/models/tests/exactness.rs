@@ -11,7 +11,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Bench, Sizes, cpu, tiers, tiny_checkpoints};
-use ucuz_cpu::Tier;
+use ucuz_cpu::{Tier, emulator};
 use ucuz_tensor::{Activations, Backend, KvDtype};
 
 const SIZES: Sizes = Sizes {
@@ -123,7 +123,7 @@ fn every_tier_and_thread_count_equals_generic_on_one_thread() {
             );
         }
     }
-    for tier in tiers() {
+    for tier in emulator::tiers() {
         for threads in [1, 2] {
             let backend = cpu(tier, threads);
             for (name, path, values) in tiny_checkpoints() {

@@ -1,5 +1,7 @@
 //! Products with a weight: packs the activations once, then computes panel by panel.
 //!
+//! With a tile unit, products of many rows go to it, many panels and blocks at once ([`tiled`]).
+//!
 //! A task is a run of panels of one part times a chunk of activation rows that stays in the second-level cache. Every output
 //! is computed by one kernel call over all columns, so neither the split nor the number of rows can change a bit.
 
@@ -12,9 +14,11 @@ use ucuz_tensor::layout::{PANEL_ROWS, PanelKind};
 use ucuz_tensor::tensor::{View, ViewMut};
 use ucuz_tensor::weight::{Part, Weight};
 
-use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, I8Group, Rounding, Tile};
+use crate::activations::{BLOCK_ROWS, Bf16Group, FLOAT_ROWS, I8Group, Rounding, Tile};
 use crate::pool::{Disjoint, ThreadPool};
-use crate::table::{CodedCall, FloatCall, Kernels, Levels};
+use crate::table::{CodedCall, FloatCall, Kernels, Levels, TileKernels};
+
+mod tiled;
 
 /// Tasks that each thread gets on average: enough to even out, few enough to stream.
 const TASKS_PER_THREAD: usize = 4;
@@ -99,20 +103,24 @@ enum Packing {
         planes: usize,
     },
     Float(Rounding),
+    /// bf16, for a tile unit.
+    Tiles,
 }
 
 impl Packing {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Codes { planes: 1 },
         Self::Codes { planes: 2 },
         Self::Float(Rounding::Bf16),
         Self::Float(Rounding::None),
+        Self::Tiles,
     ];
 
-    fn of(arithmetic: Arithmetic) -> Self {
+    fn of(arithmetic: Arithmetic, tiles: Option<&TileKernels>) -> Self {
         match arithmetic {
             Arithmetic::I8 => Self::Codes { planes: 1 },
             Arithmetic::I8Pair => Self::Codes { planes: 2 },
+            Arithmetic::Bf16Code | Arithmetic::Bf16 if tiles.is_some() => Self::Tiles,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Float(Rounding::Bf16),
             Arithmetic::F32 => Self::Float(Rounding::None),
         }
@@ -121,7 +129,7 @@ impl Packing {
     /// Activation rows of one block.
     fn block_rows(self) -> usize {
         match self {
-            Self::Codes { .. } => BLOCK_ROWS,
+            Self::Codes { .. } | Self::Tiles => BLOCK_ROWS,
             Self::Float(_) => FLOAT_ROWS,
         }
     }
@@ -131,6 +139,7 @@ impl Packing {
         match self {
             Self::Codes { planes } => groups * planes * GROUP_BYTES_READ,
             Self::Float(_) => groups * GROUP * FLOAT_ROWS * 4,
+            Self::Tiles => groups * size_of::<Bf16Group>(),
         }
     }
 }
@@ -147,8 +156,9 @@ pub fn linear(
     if rows == 0 {
         return;
     }
+    let tiles = kernels.tiles.filter(|tiles| rows >= tiles.rows_min);
     for packing in Packing::ALL {
-        let wanted = |part: &&Part| Packing::of(part.arithmetic) == packing;
+        let wanted = |part: &&Part| Packing::of(part.arithmetic, tiles) == packing;
         if !call.w.parts.iter().any(|part| wanted(&part)) {
             continue;
         }
@@ -159,6 +169,7 @@ pub fn linear(
             Packing::Float(rounding) => {
                 pack_floats(pool, kernels, &mut scratch.floats, call.x, rounding)
             }
+            Packing::Tiles => tiled::pack(pool, tiles, &mut scratch.floats, call.x),
         };
         let panels = call
             .w
@@ -171,6 +182,7 @@ pub fn linear(
         let dst = Disjoint::new(call.dst.values_mut());
         let job = Job {
             kernels,
+            tiles,
             blocks,
             rows,
             groups,
@@ -236,6 +248,7 @@ impl Split {
 enum Blocks<'a> {
     Codes(&'a [I8Group], usize),
     Floats(&'a [f32]),
+    Tiles(&'a [Bf16Group]),
 }
 
 fn pack_codes<'a>(
@@ -295,6 +308,8 @@ fn block_values<'a>(x: View<'a>, block: usize, block_rows: usize) -> &'a [f32] {
 /// Everything that a panel needs to be computed.
 struct Job<'a> {
     kernels: &'a Kernels,
+    /// The tile unit, if there is one and rows enough.
+    tiles: Option<&'a TileKernels>,
     blocks: Blocks<'a>,
     rows: usize,
     groups: usize,
@@ -306,6 +321,7 @@ struct Job<'a> {
 impl Job<'_> {
     /// Panels of a part times blocks of rows: a few panels at a time stay in the first-level cache for all blocks.
     fn compute_all(&self, part: &Part, panels: Range<usize>, blocks: &Range<usize>) {
+        let blocks = self.compute_tiles(part, &panels, blocks);
         for first in panels.clone().step_by(PANELS_PER_PASS) {
             for block in blocks.clone() {
                 for panel in first..panels.end.min(first + PANELS_PER_PASS) {
@@ -354,6 +370,7 @@ impl Job<'_> {
                 );
                 (first, rows)
             }
+            Blocks::Tiles(_) => unreachable!("the tile unit takes all of these"),
         };
         self.store(part, panel, first, &tile[..rows]);
     }

@@ -9,22 +9,12 @@
 mod world;
 
 use ucuz_cpu::detect::Tier;
+use ucuz_cpu::emulator::tiers;
 use ucuz_cpu::ops::attention::check_cache;
-use ucuz_cpu::table::Kernels;
 use ucuz_tensor::cache::PagedGroup;
 use ucuz_tensor::{CacheSpec, KvDtype, Tensor};
 
 use world::World;
-
-fn tiers() -> Vec<Tier> {
-    let (here, missing): (Vec<_>, Vec<_>) = Tier::ALL
-        .into_iter()
-        .partition(|tier| Kernels::for_tier(*tier).is_some());
-    missing
-        .iter()
-        .for_each(|tier| println!("skipped: no {tier} on this machine"));
-    here
-}
 
 #[track_caller]
 fn same(got: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
@@ -135,6 +125,25 @@ fn chunks_threads_and_batches_change_no_bit() {
                 &expected[sequence..=sequence],
                 "alone",
             );
+        }
+    }
+}
+
+/// A tile unit multiplies hidden values by +0, which is right unless they are not finite.
+#[test]
+fn what_memory_held_before_changes_no_bit() {
+    for shape in SHAPES {
+        for window in [None, Some(5), Some(300)] {
+            let mut world = World::new(shape, &[1, 33, 300]);
+            world.window = window;
+            let expected = world.run(Tier::Generic, 1, &world.all());
+            for fresh in [0x00, 0x3f, 0xff] {
+                world.fresh = fresh;
+                for tier in tiers() {
+                    let what = format!("{shape:?} {window:?} {tier} over {fresh:02x}");
+                    same(&world.run(tier, 1, &world.all()), &expected, &what);
+                }
+            }
         }
     }
 }

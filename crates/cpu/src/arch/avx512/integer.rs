@@ -56,42 +56,41 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
     );
 }
 
+pub(crate) use each_row;
+
 /// Scales of one group, 16 weight rows.
-#[derive(Clone, Copy)]
-struct Scales {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scales {
     d: __m512,
     m: __m512,
     sub_scales: [__m512; 2],
     sub_mins: [__m512; 2],
 }
 
+impl Scales {
+    /// All zero.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(crate) fn zero() -> Self {
+        let zero = _mm512_setzero_ps();
+        Self {
+            d: zero,
+            m: zero,
+            sub_scales: [zero; 2],
+            sub_mins: [zero; 2],
+        }
+    }
+}
+
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
     let mut acc = [_mm512_setzero_ps(); R];
-    let mut panel = Cursor {
-        next: call.panel.as_ptr(),
-    };
-    let zero = _mm512_setzero_ps();
-    let mut scales = Scales {
-        d: zero,
-        m: zero,
-        sub_scales: [zero; 2],
-        sub_mins: [zero; 2],
-    };
+    let mut panel = Cursor::new(call.panel);
+    let mut scales = Scales::zero();
     for block in call.groups.chunks(S::GROUPS * call.planes) {
-        scales.d = panel.f16_lanes();
-        if S::MINIMUM {
-            scales.m = panel.f16_lanes();
-        }
+        panel.read_block::<S>(&mut scales);
         for planes in block.chunks(call.planes) {
-            for sub in 0..S::SUBS {
-                scales.sub_scales[sub] = panel.i8_lanes();
-            }
-            if S::MINIMUM {
-                for sub in 0..S::SUBS {
-                    scales.sub_mins[sub] = panel.i8_lanes();
-                }
-            }
+            panel.read_group::<S>(&mut scales);
             let codes = panel.codes::<S>();
             if R == 1 {
                 panel.prefetch::<S>();
@@ -109,12 +108,44 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
 
 /// Reads a panel from front to back; every method takes the bytes it names and moves on.
 ///
-/// The panel's length was asserted against its geometry, and [`product`] reads exactly that geometry, so no read leaves it.
-struct Cursor {
+/// Who makes one has checked that the bytes hold the geometry of the shape that is read, so no read leaves them.
+pub(crate) struct Cursor {
     next: *const u8,
 }
 
 impl Cursor {
+    /// Starts at a block's header or at a group.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self {
+            next: bytes.as_ptr(),
+        }
+    }
+
+    /// What all groups of a block share.
+    #[inline]
+    #[target_feature(enable = "avx512f,f16c")]
+    pub(crate) fn read_block<S: Shape>(&mut self, scales: &mut Scales) {
+        scales.d = self.f16_lanes();
+        if S::MINIMUM {
+            scales.m = self.f16_lanes();
+        }
+    }
+
+    /// What precedes the codes of a group.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(crate) fn read_group<S: Shape>(&mut self, scales: &mut Scales) {
+        for sub in 0..S::SUBS {
+            scales.sub_scales[sub] = self.i8_lanes();
+        }
+        if S::MINIMUM {
+            for sub in 0..S::SUBS {
+                scales.sub_mins[sub] = self.i8_lanes();
+            }
+        }
+    }
+
     /// Sixteen f16 numbers.
     #[inline]
     #[target_feature(enable = "avx512f,f16c")]
@@ -142,7 +173,7 @@ impl Cursor {
     /// The codes of a group as unsigned bytes, one vector per four columns, ascending.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn codes<S: Shape>(&mut self) -> [__m512i; 8] {
+    pub(crate) fn codes<S: Shape>(&mut self) -> [__m512i; 8] {
         let mut codes = [_mm512_setzero_si512(); 8];
         let low = _mm512_set1_epi8(15);
         let vectors = usize::from(S::BITS);
@@ -183,19 +214,40 @@ fn add_group<S: Shape>(
     row: usize,
 ) -> __m512 {
     let columns = &x.codes[row];
+    let dots = if S::SUBS == 2 {
+        [
+            dot(start::<S>(x, 0, row), &codes[..4], &columns[..16]),
+            dot(start::<S>(x, 1, row), &codes[4..], &columns[16..]),
+        ]
+    } else {
+        [
+            dot(start::<S>(x, 2, row), codes, columns),
+            _mm512_setzero_si512(),
+        ]
+    };
+    scale_and_add::<S>(acc, dots, scales, x, row)
+}
+
+/// `acc` plus the scaled dots of one group with activation row `row`: of its halves with two sub-scales, else of the whole
+/// group, first.
+#[inline]
+#[target_feature(enable = "avx512f,fma")]
+pub(crate) fn scale_and_add<S: Shape>(
+    acc: __m512,
+    dots: [__m512i; 2],
+    scales: &Scales,
+    x: &I8Group,
+    row: usize,
+) -> __m512 {
     let s = _mm512_set1_ps(x.scales[row]);
     let sum = |which: usize| _mm512_set1_ps(x.sums[which][row]);
-    let total = if S::SUBS == 2 {
-        let low = _mm512_cvtepi32_ps(dot(start::<S>(x, 0, row), &codes[..4], &columns[..16]));
-        let high = _mm512_cvtepi32_ps(dot(start::<S>(x, 1, row), &codes[4..], &columns[16..]));
-        let low = _mm512_mul_ps(low, scales.sub_scales[0]);
-        _mm512_fmadd_ps(high, scales.sub_scales[1], low)
-    } else {
-        let whole = _mm512_cvtepi32_ps(dot(start::<S>(x, 2, row), codes, columns));
-        if S::SUBS == 1 {
-            _mm512_mul_ps(whole, scales.sub_scales[0])
-        } else {
-            whole
+    let first = _mm512_cvtepi32_ps(dots[0]);
+    let total = match S::SUBS {
+        0 => first,
+        1 => _mm512_mul_ps(first, scales.sub_scales[0]),
+        _ => {
+            let low = _mm512_mul_ps(first, scales.sub_scales[0]);
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[1]), scales.sub_scales[1], low)
         }
     };
     let acc = _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.d), acc);

@@ -184,6 +184,7 @@ pub(crate) fn span_over<L: Lanes>(lanes: L, input: &SpanInput<'_>, output: &mut 
     }
     for row in 0..rows {
         weights(lanes, input.row_keys(row), blocks.clone(), row, output);
+        output.l[row] = weight_sum(&output.scores[row][2 * blocks.start..2 * blocks.end]);
     }
     output.o[..rows * (input.head_dim / 16)].fill([0.0; 16]);
     for block in blocks {
@@ -264,9 +265,9 @@ fn key_bits(keys: &Range<usize>, vector: usize) -> u16 {
     below(keys.end) & !below(keys.start)
 }
 
-/// Turns the scores of one row into weights, in place, and sets its `m` and `l`.
+/// Turns the scores of one row into weights, in place, and sets its `m`.
 #[inline(always)]
-fn weights<L: Lanes>(
+pub(crate) fn weights<L: Lanes>(
     lanes: L,
     keys: Range<usize>,
     blocks: Range<usize>,
@@ -290,7 +291,6 @@ fn weights<L: Lanes>(
         );
     }
     output.m[row] = m;
-    output.l[row] = weight_sum(vectors);
 }
 
 /// `bf16(2^(t - floor t)) · 2^(floor t)`.
