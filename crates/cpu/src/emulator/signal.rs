@@ -36,7 +36,8 @@ pub(super) fn install() {
     });
 }
 
-/// Executes the instruction that was interrupted, if it is one of the tile unit's; else gives the signal back to the system.
+/// Executes the instruction that was interrupted, if it is one of the tile unit's, and those that follow it directly, which saves
+/// a signal each; else gives the signal back to the system.
 extern "C" fn on_illegal_instruction(
     _: libc::c_int,
     _: *mut libc::siginfo_t,
@@ -44,28 +45,35 @@ extern "C" fn on_illegal_instruction(
 ) {
     // SAFETY: with SA_SIGINFO the third argument is the interrupted context, which this handler alone uses.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let before = INSTRUCTIONS.get();
+    while let Some((instruction, len)) = next_instruction(registers) {
+        UNIT.with(|unit| {
+            // SAFETY: the unit belongs to this thread, and no instruction is emulated inside the handler.
+            let unit = unsafe { &mut *unit.get() };
+            if let Err(fault) = execute(unit, instruction, registers) {
+                die(fault);
+            }
+        });
+        registers[libc::REG_RIP as usize] += len;
+        INSTRUCTIONS.set(INSTRUCTIONS.get() + 1);
+    }
+    if INSTRUCTIONS.get() == before {
+        // SAFETY: a valid call; on return the instruction faults again and ends the process as it would have.
+        unsafe { libc::signal(libc::SIGILL, libc::SIG_DFL) };
+    }
+}
+
+/// The tile instruction at the instruction pointer and its length, if there is one.
+fn next_instruction(registers: &Registers) -> Option<(Instruction, libc::greg_t)> {
     let start = registers[libc::REG_RIP as usize] as *const u8;
     let mut len = 0;
-    let decoded = decode::decode(|| {
-        // SAFETY: the processor has just fetched an instruction from here; the decoder stops at its last byte.
+    let instruction = decode::decode(|| {
+        // SAFETY: the processor fetches an instruction from here, now or next; the decoder stops at the byte that decides.
         let byte = unsafe { *start.add(len) };
         len += 1;
         byte
-    });
-    let Some(instruction) = decoded else {
-        // SAFETY: a valid call; on return the instruction faults again and ends the process as it would have.
-        unsafe { libc::signal(libc::SIGILL, libc::SIG_DFL) };
-        return;
-    };
-    UNIT.with(|unit| {
-        // SAFETY: the unit belongs to this thread, and no instruction is emulated inside the handler.
-        let unit = unsafe { &mut *unit.get() };
-        if let Err(fault) = execute(unit, instruction, registers) {
-            die(fault);
-        }
-    });
-    INSTRUCTIONS.set(INSTRUCTIONS.get() + 1);
-    registers[libc::REG_RIP as usize] += len as i64;
+    })?;
+    Some((instruction, len as libc::greg_t))
 }
 
 /// Executes one instruction; its memory is the interrupted code's.

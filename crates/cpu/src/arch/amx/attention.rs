@@ -10,8 +10,9 @@
 //! as long as its value is finite; where a block holds one that is not (a token that failed, memory never written) and some
 //! row does not see the whole block, the AVX-512 kernel computes the span.
 //!
-//! Cost of 32 rows and a block at dim 64, in cycles: 8 products for scores, 8 for sums, 2 for `l`: 288 (1,152 throttled), of
-//! which AVX-512 takes 4,100; weights stay at some 1,000. So exponentials bound it where the unit runs free, both alike where it is throttled.
+//! Cost of 32 rows and a block at dim 64, in cycles: 8 products for scores, 8 for sums, 2 for `l`: 288 (1,152 throttled),
+//! of which AVX-512 takes 4,100; weights stay at some 1,000. So exponentials bound it where the unit runs free, both alike
+//! where it is throttled.
 
 use core::arch::x86_64::*;
 use std::ops::Range;

@@ -2,8 +2,9 @@
 //! canonical ones, so all columns are added up inside of it.
 //!
 //! Cost of 32 columns of 2 panels and 2 blocks, in cycles: four products 64 (256 throttled), four loads of tiles 32. So the
-//! unit is the bound, 1,024 operations a cycle where it runs free, if the second-level cache gives 64 bytes a cycle; AVX-512 has 64 operations. A
-//! single panel or block reads twice as much for each product. Both panels stay in the caches for all blocks.
+//! unit is the bound, 1,024 operations a cycle where it runs free, if the second-level cache gives 64 bytes a cycle;
+//! AVX-512 has 64 operations. A single panel or block reads twice as much for each product. Both panels stay in the caches
+//! for all blocks.
 
 use super::unit::{TileConfig, Tiles, WHOLE};
 use crate::activations::{Bf16Group, Tile};

@@ -8,8 +8,8 @@
 //!         issue the next tile product; scale and add the one before
 //! ```
 //! A tile product takes some 50 cycles until its sums can be read, one every 16 cycles (64 where the unit is throttled);
-//! issuing it one step ahead, and what the processor reorders, hides that behind the scales of the step before. Sums go through memory because tile
-//! registers have no other way out: 16 stores and 16 loads a product.
+//! issuing it one step ahead, and what the processor reorders, hides that behind the scales of the step before. Sums go
+//! through memory because tile registers have no other way out: 16 stores and 16 loads a product.
 
 use core::arch::x86_64::*;
 

@@ -1,11 +1,11 @@
 //! Integer weights times int8 activations in tiles: exact i32 sums of a group, then the scales of the AVX-512 tier.
 //!
 //! Cost of one group of 16 weight rows, 16 activation rows and one code a number, 16,384 operations, in cycles: the tile
-//! product 16 (64 where the unit is throttled), two with two sub-scales; beside it on two vector ports the scales, 3 operations
-//! a row and so 24 for a scale alone (Q8_0), 40 with a minimum (Q4_1), 48 to 80 with sub-scales; and 16 stores of sums. AVX-512 takes 104 for
-//! Q4_1. So the scales bound it where the unit runs free, at 200 to 680 operations a cycle of 2,048, and the unit where it is
-//! throttled, at 256: half of a tile stays unused, as a group has 32 of the 64 columns that a product can take. Unpacking
-//! costs 28 operations a group for up to 128 rows.
+//! product 16 (64 where the unit is throttled), two with two sub-scales; beside it on two vector ports the scales, 3
+//! operations a row and so 24 for a scale alone (Q8_0), 40 with a minimum (Q4_1), 48 to 80 with sub-scales; and 16 stores
+//! of sums. AVX-512 takes 104 for Q4_1. So the scales bound it where the unit runs free, at 200 to 680 operations a cycle
+//! of 2,048, and the unit where it is throttled, at 256: half of a tile stays unused, as a group has 32 of the 64 columns
+//! that a product can take. Unpacking costs 28 operations a group for up to 128 rows.
 //!
 //! Stored codes become signed bytes when unpacked, so no correction for their bias is needed; with two sub-scales the two
 //! halves of a group are two products.
