@@ -29,6 +29,8 @@ expect() {
 question="What is the capital of France?"
 expect "smollm2 answers" 0 "Paris" "$ucuz" run "$smollm2" -p "$question" --temperature 0 -n 40
 expect "qwen answers" 0 "Paris" "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 40
+expect "smollm2 answers from int8 keys and values" 0 "Paris" "$ucuz" run "$smollm2" -p "$question" --temperature 0 -n 40 --kv-dtype int8
+expect "qwen answers from int8 keys and values" 0 "Paris" "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 40 --kv-dtype int8
 expect "gemma continues" 0 "100 degrees Celsius" "$ucuz" run "$gemma" -p "Water boils at a temperature of" --temperature 0 -n 12
 for model in "$smollm2" "$qwen" "$gemma"; do
   expect "inspect $(basename "$model")" 0 "KV bytes/token" "$ucuz" inspect "$model"
@@ -43,6 +45,7 @@ expect "help has examples" 0 "Examples:" "$ucuz" serve --help
 expect "no such model" 1 "smollm2" "$ucuz" inspect smollm3
 expect "no such file" 1 "/nowhere.gguf" "$ucuz" inspect ./nowhere.gguf
 expect "unknown flag" 2 "--portt" "$ucuz" serve --portt 1
+expect "unknown KV precision" 2 "int8" "$ucuz" run "$smollm2" -p x --kv-dtype int4
 expect "unknown tier" 2 "generic" "$ucuz" run "$smollm2" -p x --cpu-tier sse9
 expect "context over the model's" 1 "8192" "$ucuz" run "$smollm2" -p x --context 9000
 expect "no room for keys and values" 1 "--kv-memory" "$ucuz" run "$smollm2" -p x --kv-memory 1KiB

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
 use ucuz_llm::{Llm, LlmOptions};
-use ucuz_tensor::{Activations, KvDtype};
+use ucuz_tensor::{Activations, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
@@ -22,6 +22,8 @@ pub const DEFAULT_MODEL: &str = "smollm2";
 pub enum KvDtypeName {
     /// 2 bytes a number
     Bf16,
+    /// 1 byte a number and a scale of 4 bytes for each key and value
+    Int8,
     /// 4 bytes a number, for tests
     F32,
 }
@@ -34,6 +36,16 @@ pub enum ActivationsName {
     /// Two codes, the second for what the first leaves over: 15 bits
     #[value(name = "int8x2")]
     Int8Pair,
+}
+
+/// What becomes of the stored formats, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnLoadName {
+    /// Weights keep the codes and scales of the file
+    AsStored,
+    /// Projections become int8 codes with one scale a row, activations int8 with one scale a token: the fastest prefill, less exact
+    #[value(name = "w8a8")]
+    W8A8,
 }
 
 /// Which kernels, how much memory, where models lie: what every command that runs a model takes.
@@ -57,12 +69,15 @@ pub struct ModelArgs {
     /// Memory for keys and values, e.g. 448MiB [default: the context of every request at once, but at most half of what is free]
     #[arg(long, value_name = "SIZE")]
     pub kv_memory: Option<ByteSize>,
-    /// Precision of keys and values
-    #[arg(long, value_enum, default_value = "bf16")]
-    pub kv_dtype: KvDtypeName,
+    /// Precision of keys and values [default: bf16; f32 with --backend reference]
+    #[arg(long, value_enum)]
+    pub kv_dtype: Option<KvDtypeName>,
     /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
     #[arg(long, value_enum, default_value = "int8x2")]
     pub activations: ActivationsName,
+    /// What becomes of the stored formats of projections; w8a8 is for speed, it makes the answers less exact
+    #[arg(long, value_enum, default_value = "as-stored")]
+    pub on_load: OnLoadName,
     /// Tokens computed in one step
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: u16,
@@ -125,6 +140,15 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
 }
 
 impl ModelArgs {
+    /// Precision of keys and values: what was asked for; else the oracle rounds nothing.
+    fn kv_dtype(&self) -> KvDtype {
+        match (self.kv_dtype, self.backend) {
+            (Some(KvDtypeName::Bf16), _) | (None, BackendName::Cpu) => KvDtype::Bf16,
+            (Some(KvDtypeName::Int8), _) => KvDtype::Int8,
+            (Some(KvDtypeName::F32), _) | (None, BackendName::Reference) => KvDtype::F32,
+        }
+    }
+
     /// Finds or brings the model.
     ///
     /// # Errors
@@ -149,17 +173,18 @@ impl ModelArgs {
             threads: self.threads.map(usize::from),
             pin: self.pin,
         })?;
-        let kv_dtype = match (self.backend, self.kv_dtype) {
-            // The oracle rounds nothing.
-            (BackendName::Reference, _) | (_, KvDtypeName::F32) => KvDtype::F32,
-            (_, KvDtypeName::Bf16) => KvDtype::Bf16,
-        };
         let options = LlmOptions {
             name: name.to_owned(),
-            kv_dtype,
-            activations: match self.activations {
-                ActivationsName::Int8 => Activations::Int8,
-                ActivationsName::Int8Pair => Activations::Int8Pair,
+            kv_dtype: self.kv_dtype(),
+            weights: WeightOptions {
+                activations: match self.activations {
+                    ActivationsName::Int8 => Activations::Int8,
+                    ActivationsName::Int8Pair => Activations::Int8Pair,
+                },
+                on_load: match self.on_load {
+                    OnLoadName::AsStored => OnLoad::AsStored,
+                    OnLoadName::W8A8 => OnLoad::W8A8,
+                },
             },
             context: self.context.map(|tokens| tokens as usize),
             max_sequences: usize::from(batch.max_sequences),

@@ -24,9 +24,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["engine", "text", "formats", "models", "tensor", "report"],
     ),
     ("serve", &["llm", "report"]),
+    ("measure", &["llm", "models", "formats", "report", "tensor"]),
     (
         "cli",
-        &["llm", "serve", "cpu", "formats", "models", "tensor"],
+        &[
+            "llm", "serve", "measure", "report", "cpu", "formats", "models", "tensor",
+        ],
     ),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! int8   = blocks of 16 rows; a block is one I8Group per plane and 32 columns: columns ascending, planes of one group together
+//! rows   = blocks of 16 rows under one scale each: a RowHead, and one RowSpan per 64 columns
 //! floats = blocks of 8 rows; a block of R rows (R = 1, 2, 4, 8) is [columns, padded to 32][R]
 //! tiles  = blocks of 16 rows; a block is one Bf16Group per 32 columns, for tiers with a tile unit
 //! ```
@@ -9,7 +10,8 @@
 
 use bytemuck::{Pod, Zeroable};
 use ucuz_tensor::format::GROUP;
-use ucuz_tensor::layout::PANEL_ROWS;
+use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
+pub use ucuz_tensor::numerics::RowScale;
 use ucuz_tensor::numerics::{bf16_bits, bf16_round};
 
 /// Activation rows of one int8 block, and of one [`Tile`].
@@ -20,7 +22,8 @@ pub const FLOAT_ROWS: usize = 8;
 /// Products of up to 16 activation rows with one panel: `[activation row][weight row]`.
 pub type Tile = [[f32; PANEL_ROWS]; BLOCK_ROWS];
 
-/// 32 columns of 16 activation rows in int8, with everything about them that kernels need.
+/// 32 columns of 16 activation rows in int8, with everything about them that kernels need. Of a pair, the first group has
+/// the high codes and all numbers, about both planes together; of the second only the codes are read.
 ///
 /// Entry 0 and 1 of a triple is about the two halves of 16 columns, entry 2 about the whole group.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -28,7 +31,7 @@ pub type Tile = [[f32; PANEL_ROWS]; BLOCK_ROWS];
 pub struct I8Group {
     /// `[row][column]`, within ±127.
     pub codes: [[i8; GROUP]; BLOCK_ROWS],
-    /// `absmax / 127` of each row; NaN if a value is not finite, which makes all outputs of that row NaN.
+    /// `absmax / 127` of each row, of a pair `/ 256`; NaN if a value is not finite, which makes all outputs of that row NaN.
     pub scales: [f32; BLOCK_ROWS],
     /// Sums of the codes, exact.
     pub sums: [[f32; BLOCK_ROWS]; 3],
@@ -46,74 +49,51 @@ pub struct Bf16Group {
     pub rows: [[u16; GROUP]; BLOCK_ROWS],
 }
 
-/// Rows below this are zero after quantisation: 2^-100, so that `127 / absmax` stays far from infinity.
-const ABSMAX_MIN: f32 = f32::from_bits((127 - 100) << 23);
-/// `1.5 · 2^23`: adding it rounds a number of magnitude below 2^22 to an integer, half to even, in the low bits.
-const ROUNDING: f32 = 12_582_912.0;
+/// Largest code of a pair: `256 · 127 + 127`.
+pub const PAIR_MAX: i32 = 256 * 127 + 127;
 
-/// Scale of 32 columns of one row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RowScale {
-    /// `absmax / 127`; 0 when all is (nearly) zero, NaN when a value is not finite.
-    pub scale: f32,
-    /// `127 / absmax`; 0 in the two other cases.
-    pub inverse: f32,
+/// Splits a code within ±[`PAIR_MAX`] into `(q, q')` with `256 q + q'` next to it: exact but where `q'` would be -128.
+#[inline(always)]
+pub fn split_pair(code: i32) -> (i32, i32) {
+    let q = (code + 128) >> 8;
+    (q, (code - 256 * q).max(-127))
 }
 
-impl RowScale {
-    /// From the largest magnitude, given by its bits: they are ordered as the magnitudes are, infinity and NaN on top.
-    #[inline(always)]
-    pub fn of_peak(bits: u32) -> Self {
-        let absmax = f32::from_bits(bits);
-        if bits >= f32::INFINITY.to_bits() {
-            Self {
-                scale: f32::NAN,
-                inverse: 0.0,
-            }
-        } else if absmax < ABSMAX_MIN {
-            Self {
-                scale: 0.0,
-                inverse: 0.0,
-            }
-        } else {
-            Self {
-                scale: absmax / 127.0,
-                inverse: 127.0 / absmax,
-            }
+/// Quantises `x`, 32 columns of one row, into row `row` of a group of one or two planes.
+#[inline(always)]
+fn set_row(planes: &mut [I8Group], row: usize, x: &[f32; GROUP]) {
+    let (scale, most) = match planes.len() {
+        1 => (RowScale::of(x), 127),
+        _ => (RowScale::of(x).in_256_steps(), PAIR_MAX),
+    };
+    if scale.is_zero() {
+        for plane in planes {
+            plane.clear_codes(row);
+            plane.scales[row] = scale.scale;
         }
+        return;
     }
+    let codes: [i32; GROUP] = std::array::from_fn(|i| scale.code_within(x[i], most));
+    let [first, rest @ ..] = planes else { return };
+    first.scales[row] = scale.scale;
+    let [second] = rest else {
+        first.codes[row] = codes.map(|code| code as i8);
+        return first.set_sums(row, halves(&codes));
+    };
+    let pairs = codes.map(split_pair);
+    first.codes[row] = pairs.map(|(q, _)| q as i8);
+    second.codes[row] = pairs.map(|(_, rest)| rest as i8);
+    first.set_sums(row, halves(&pairs.map(|(q, rest)| 256 * q + rest)));
+}
 
-    /// Whether all codes are zero.
-    #[inline(always)]
-    pub fn is_zero(&self) -> bool {
-        self.inverse == 0.0
-    }
+/// Sums of both halves of a group.
+#[inline(always)]
+fn halves(codes: &[i32; GROUP]) -> [i32; 2] {
+    [codes[..16].iter().sum(), codes[16..].iter().sum()]
 }
 
 impl I8Group {
-    /// Quantises `x`, 32 columns of one row, into row `row`; what is left of `x` is what the rounding lost.
-    #[inline(always)]
-    fn set_row(&mut self, row: usize, x: &mut [f32; GROUP]) {
-        let mut peak = 0;
-        for value in &*x {
-            peak = (value.to_bits() & 0x7fff_ffff).max(peak);
-        }
-        let scale = RowScale::of_peak(peak);
-        self.scales[row] = scale.scale;
-        if scale.is_zero() {
-            return self.clear_codes(row);
-        }
-        let mut codes = [0i32; GROUP];
-        for (code, value) in codes.iter_mut().zip(x) {
-            let rounded = (*value * scale.inverse + ROUNDING).to_bits() as i32;
-            *code = (rounded - ROUNDING.to_bits() as i32).clamp(-127, 127);
-            *value -= scale.scale * *code as f32;
-        }
-        self.codes[row] = codes.map(|code| code as i8);
-        self.set_sums(row, [codes[..16].iter().sum(), codes[16..].iter().sum()]);
-    }
-
-    /// Stores what follows from the sums of both halves of a row's codes.
+    /// Stores what follows from the sums of both halves of a row's codes (of a pair: both planes together).
     #[inline(always)]
     pub fn set_sums(&mut self, row: usize, [low, high]: [i32; 2]) {
         for (which, sum) in [low, high, low + high].into_iter().enumerate() {
@@ -146,16 +126,65 @@ pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize, planes: usi
         for row in 0..rows {
             let start = row * cols + g * GROUP;
             if let Some(columns) = x[start..].first_chunk() {
-                let mut left = *columns;
-                group
-                    .iter_mut()
-                    .for_each(|plane| plane.set_row(row, &mut left));
+                set_row(group, row, columns);
             }
         }
         for row in rows..rows.next_power_of_two() {
             group.iter_mut().for_each(|plane| plane.clear_row(row));
         }
     }
+}
+
+/// 64 columns of 16 activation rows in int8, for row-scaled weights; columns past the end are zero.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct RowSpan(pub [[i8; ROW_SPAN]; BLOCK_ROWS]);
+
+/// What 16 activation rows of row-scaled codes have in common over all columns.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct RowHead {
+    /// `absmax / 127` of each row; NaN if a value is not finite.
+    pub scales: [f32; BLOCK_ROWS],
+    /// `-128 ·` the sum of the row's codes: undoes the bias of the stored weight codes.
+    pub minus_128_sums: [i32; BLOCK_ROWS],
+}
+
+/// Quantises up to 16 rows `x: [rows, cols]` under one scale each; `spans` holds one entry per 64 columns.
+#[inline(always)]
+pub fn quantise_rows(head: &mut RowHead, spans: &mut [RowSpan], x: &[f32], cols: usize) {
+    let rows = x.len() / cols;
+    for row in 0..rows.next_power_of_two() {
+        let x = x.get(row * cols..(row + 1) * cols).unwrap_or(&[]);
+        let scale = RowScale::of(x);
+        let mut sum = 0;
+        for (index, span) in spans.iter_mut().enumerate() {
+            let codes = &mut span.0[row];
+            let columns = x.get(index * ROW_SPAN..).unwrap_or(&[]);
+            sum += match columns.first_chunk() {
+                Some(columns) => quantise_span(codes, columns, scale),
+                None => {
+                    let mut padded = [0.0; ROW_SPAN];
+                    padded[..columns.len()].copy_from_slice(columns);
+                    quantise_span(codes, &padded, scale)
+                }
+            };
+        }
+        head.scales[row] = scale.scale;
+        head.minus_128_sums[row] = -128 * sum;
+    }
+}
+
+/// Codes of 64 columns of a row; returns their sum.
+#[inline(always)]
+fn quantise_span(codes: &mut [i8; ROW_SPAN], x: &[f32; ROW_SPAN], scale: RowScale) -> i32 {
+    if scale.is_zero() {
+        *codes = [0; ROW_SPAN];
+        return 0;
+    }
+    let rounded: [i32; ROW_SPAN] = std::array::from_fn(|i| scale.code(x[i]));
+    *codes = rounded.map(|code| code as i8);
+    rounded.iter().sum()
 }
 
 /// Packs up to 8 rows `x: [rows, cols]` into one float block, rounded to bf16 or as they are.
@@ -226,6 +255,8 @@ pub enum Rounding {
 
 #[cfg(test)]
 mod tests {
+    use ucuz_tensor::numerics::CODE_ABSMAX_MIN;
+
     use super::*;
 
     fn quantise(x: &[f32; GROUP]) -> I8Group {
@@ -259,8 +290,8 @@ mod tests {
         let cases: [(f32, f32, i8); 6] = [
             (1.0, 16.0 / 127.0, -127),
             (f32::MAX / 16.0, f32::MAX / 127.0, -127),
-            (ABSMAX_MIN / 16.0, ABSMAX_MIN / 127.0, -127),
-            (ABSMAX_MIN / 17.0, 0.0, 0),
+            (CODE_ABSMAX_MIN / 16.0, CODE_ABSMAX_MIN / 127.0, -127),
+            (CODE_ABSMAX_MIN / 17.0, 0.0, 0),
             (1e-42, 0.0, 0),
             (0.0, 0.0, 0),
         ];
@@ -283,6 +314,29 @@ mod tests {
             assert!(group.scales[0].is_nan());
             assert_eq!(group.codes[0], [0; GROUP]);
         }
+    }
+
+    #[test]
+    fn pairs_split_every_code_and_both_halves_stay_within_127() {
+        for code in -PAIR_MAX..=PAIR_MAX {
+            let (q, rest) = split_pair(code);
+            assert!(q.abs() <= 127 && rest.abs() <= 127, "{code}");
+            let off = 256 * q + rest - code;
+            assert!(off == 0 || off == 1 && rest == -127, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_pair_has_its_numbers_in_the_first_plane() {
+        let mut block = [I8Group::zeroed(); 2];
+        let mut x = [0.0; GROUP];
+        x[..4].copy_from_slice(&[127.0, 0.5, -1.0 / 256.0, -100.25]);
+        quantise_block(&mut block, &x, GROUP, 2);
+        assert_eq!(block[0].codes[0][..4], [127, 1, 0, -100]);
+        assert_eq!(block[1].codes[0][..4], [0, -127, -1, -64]);
+        assert_eq!(block[0].scales[0], 1.0 / 256.0);
+        let sum = 127 * 256 + (256 - 127) - 1 - (25_600 + 64);
+        assert_eq!(block[0].sums[2][0], sum as f32);
     }
 
     #[test]

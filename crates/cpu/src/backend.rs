@@ -6,8 +6,11 @@ use std::sync::Arc;
 use ucuz_tensor::backend::{BackendInfo, Exactness, KernelChoice, Limits};
 use ucuz_tensor::format::{Arithmetic, Coding, FORMATS, FormatInfo};
 use ucuz_tensor::layout::PanelLayout;
-use ucuz_tensor::{Backend, CacheSpec, KvPool, Queue, TensorError, TensorResult};
+use ucuz_tensor::{
+    Backend, CacheSpec, Ceiling, CeilingKind, KvPool, Queue, TensorError, TensorResult,
+};
 
+use crate::ceiling::{self, Effort};
 use crate::detect::{self, CpuFeatures, Tier};
 use crate::ops::attention::check_cache;
 use crate::pool::ThreadPool;
@@ -95,14 +98,14 @@ enum Operands {
     Int8,
     /// bf16 numbers.
     Bf16,
-    /// f32 numbers: nothing is faster than the widest vectors.
+    /// f32 numbers, or what becomes f32 first: nothing is faster than the widest vectors.
     Float32,
 }
 
 impl Operands {
     const fn of(arithmetic: Arithmetic) -> Self {
         match arithmetic {
-            Arithmetic::I8 | Arithmetic::I8Pair => Self::Int8,
+            Arithmetic::I8 | Arithmetic::I8Pair | Arithmetic::I8Row => Self::Int8,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Bf16,
             Arithmetic::F32 => Self::Float32,
         }
@@ -134,10 +137,11 @@ fn why_not_faster(tier: Tier, operands: Operands, features: &CpuFeatures) -> Str
 }
 
 /// Operations that have one kernel a tier, whatever the format.
-const OPERATIONS: [(&str, Operands); 5] = [
+const OPERATIONS: [(&str, Operands); 6] = [
     ("rms_norm", Operands::Float32),
     ("qk_norm_rope", Operands::Float32),
     ("attention bf16", Operands::Bf16),
+    ("attention int8", Operands::Float32),
     ("silu_mul", Operands::Float32),
     ("gelu_mul", Operands::Float32),
 ];
@@ -146,13 +150,16 @@ const OPERATIONS: [(&str, Operands); 5] = [
 fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
     match (tier, format.coding) {
         (Tier::Generic, _) => "generic",
-        (Tier::Avx2, Coding::Integer { .. }) => "avx2 maddubs",
+        (Tier::Avx2, Coding::Integer { .. }) if CpuFeatures::detect().has("avxvnni") => "avx2 vnni",
+        (Tier::Avx2, Coding::Integer { .. } | Coding::RowScaled) => "avx2 maddubs",
         (Tier::Avx2, Coding::Codebook { .. }) => "avx2 permute, f32 fma",
         (Tier::Avx2, Coding::Float) => "avx2 f32",
-        (Tier::Avx512, Coding::Integer { .. }) => "avx512 vnni",
+        (Tier::Avx512, Coding::Integer { .. } | Coding::RowScaled) => "avx512 vnni",
         (Tier::Avx512, Coding::Codebook { .. }) => "avx512 permute, f32 fma",
         (Tier::Avx512, Coding::Float) => "avx512 f32",
-        (Tier::Amx, Coding::Integer { .. }) => "amx int8 tiles (under 8 rows avx512 vnni)",
+        (Tier::Amx, Coding::Integer { .. } | Coding::RowScaled) => {
+            "amx int8 tiles (under 8 rows avx512 vnni)"
+        }
         (Tier::Amx, Coding::Codebook { .. }) => "amx bf16 tiles (under 8 rows avx512)",
         (Tier::Amx, Coding::Float) if format.arithmetic == Arithmetic::F32 => "avx512 f32",
         (Tier::Amx, Coding::Float) => "amx bf16 tiles (under 8 rows avx512)",
@@ -237,6 +244,10 @@ impl Backend for CpuBackend {
             self.kernels,
             limits,
         )?))
+    }
+
+    fn ceiling(&self, kind: CeilingKind) -> TensorResult<Option<Ceiling>> {
+        ceiling::measure(&self.pool, self.kernels.ceiling, kind, &Effort::full()).map(Some)
     }
 }
 

@@ -239,6 +239,26 @@ pub(crate) fn pin_to_allowed_cpu(index: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
+/// Size of the largest cache that a CPU of this machine reads through, in bytes; `None` when the system does not say.
+pub fn last_level_cache_bytes() -> Option<u64> {
+    let folder = Path::new("/sys/devices/system/cpu/cpu0/cache");
+    let caches = fs::read_dir(folder).ok()?.flatten();
+    caches
+        .filter_map(|cache| parse_cache_size(&fs::read_to_string(cache.path().join("size")).ok()?))
+        .max()
+}
+
+/// A size as the kernel writes it: `48K`, `260M`, or plain bytes.
+fn parse_cache_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 /// Memory of the machine or of the container, whichever is smaller, in bytes; `None` when the system does not say.
 pub fn total_memory_bytes() -> Option<u64> {
     let limits = cgroup_folders()
@@ -406,6 +426,11 @@ mod tests {
 
     #[test]
     fn system_files_parse_or_are_ignored() {
+        assert_eq!(parse_cache_size("48K\n"), Some(48 << 10));
+        assert_eq!(parse_cache_size("1M"), Some(1 << 20));
+        assert_eq!(parse_cache_size("512"), Some(512));
+        assert_eq!(parse_cache_size("unknown"), None);
+        assert_eq!(parse_cache_size("99999999999999999999M"), None);
         let meminfo = "MemTotal:       16 kB\nMemAvailable:    8 kB\nHugePages_Total:       0\n";
         assert_eq!(parse_meminfo(meminfo, "MemAvailable:"), Some(8192));
         assert_eq!(parse_meminfo(meminfo, "HugePages_Total:"), None);

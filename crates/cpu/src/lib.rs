@@ -6,6 +6,7 @@
 pub mod activations;
 pub mod arch;
 mod backend;
+mod ceiling;
 pub mod detect;
 #[cfg(feature = "test-support")]
 pub mod emulator;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ucuz_tensor::backend::{
-    AttentionCall, HeadShape, Limits, QkNorms, RopeTable, StepInputs, Ticket,
+    AttentionCall, Gate, HeadShape, Limits, QkNorms, RopeTable, StepInputs, Ticket,
 };
 use ucuz_tensor::cache::{KvPool, LayerCache};
 use ucuz_tensor::sampling::{SampleRow, SampleScratch, Sampled};
@@ -16,7 +16,8 @@ use ucuz_tensor::{Batch, Queue, TensorError, TensorResult, Weight, check};
 use crate::arch;
 use crate::backend::NAME;
 use crate::ops::attention::{self, AttentionScratch};
-use crate::ops::linear::{self, LinearCall, LinearScratch, Output};
+use crate::ops::linear::{self, LinearCall, Output};
+use crate::ops::packing::LinearScratch;
 use crate::ops::rope::QkCall;
 use crate::ops::{activation, elementwise, embed, kv, norm, rope, sample};
 use crate::pool::ThreadPool;
@@ -74,10 +75,14 @@ impl CpuQueue {
         w: &Weight,
         output: Output,
     ) -> TensorResult<()> {
+        let cols = match output {
+            Output::Gated(_) => w.rows / 2,
+            Output::Replace | Output::Add => w.rows,
+        };
         check::shape("x of a product", (x.num_rows(), w.cols), check::of(&x))?;
         check::shape(
             "dst of a product",
-            (x.num_rows(), w.rows),
+            (x.num_rows(), cols),
             check::of_mut(&dst),
         )?;
         check::at_most("rows of a product", linear_rows(&self.limits), x.num_rows())?;
@@ -87,6 +92,10 @@ impl CpuQueue {
         Ok(())
     }
 }
+
+/// Fewer rows than this are multiplied and gated one after the other: their results stay in the cache anyway, and weights
+/// stream better from one place than from two.
+const GATED_ROWS_MIN: usize = 8;
 
 /// Bytes of one [`SampleScratch`]: logits, ids, and a histogram of fixed size.
 fn sampling_bytes(vocab: usize) -> usize {
@@ -144,6 +153,28 @@ impl Queue for CpuQueue {
 
     fn linear_add(&mut self, dst: ViewMut<'_>, x: View<'_>, w: &Weight) -> TensorResult<()> {
         self.product(dst, x, w, Output::Add)
+    }
+
+    fn linear_gated(
+        &mut self,
+        dst: ViewMut<'_>,
+        mut gate_up: ViewMut<'_>,
+        x: View<'_>,
+        w: &Weight,
+        gate: Gate,
+    ) -> TensorResult<()> {
+        let kernel = match gate {
+            Gate::Silu => self.kernels.silu_mul,
+            Gate::GeluTanh => self.kernels.gelu_mul,
+        };
+        if x.num_rows() >= GATED_ROWS_MIN && linear::can_gate(w) {
+            return self.product(dst, x, w, Output::Gated(kernel));
+        }
+        self.product(gate_up.reborrow(), x, w, Output::Replace)?;
+        match gate {
+            Gate::Silu => self.silu_mul(dst, gate_up.view()),
+            Gate::GeluTanh => self.gelu_mul(dst, gate_up.view()),
+        }
     }
 
     fn qk_norm_rope(

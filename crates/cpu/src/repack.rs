@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use ucuz_tensor::error::{TensorError, TensorResult};
 use ucuz_tensor::format::{Coding, FormatInfo, GROUP};
-use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout};
+use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
 use ucuz_tensor::numerics::bf16_bits;
 use ucuz_tensor::numerics::bf16_value;
-use ucuz_tensor::quant::{BLOCK_GROUPS_MAX, Group};
+use ucuz_tensor::quant::{self, BLOCK_GROUPS_MAX, Group, int8_row, mxfp4};
 
 use crate::pool::{Disjoint, ThreadPool};
 
@@ -49,7 +49,7 @@ fn check(
     stored: &[u8],
     rows: &Range<usize>,
 ) -> TensorResult<usize> {
-    let format = layout.format;
+    let format = layout.stored;
     let whole = rows.start <= rows.end && rows.end <= layout.rows;
     let aligned = rows.start.is_multiple_of(PANEL_ROWS)
         && (rows.end.is_multiple_of(PANEL_ROWS) || rows.end == layout.rows);
@@ -87,6 +87,7 @@ fn check(
 fn fill_panel(panel: &mut [u8], layout: &PanelLayout, stored: &[u8], row_bytes: usize) {
     match layout.kind {
         PanelKind::Coded(coded) => fill_coded(panel, layout, &coded, stored, row_bytes),
+        PanelKind::Rows => fill_rows(panel, layout, stored, row_bytes),
         PanelKind::Bf16 => fill_float(panel, stored, row_bytes, |panel, k, row, w: [u8; 2]| {
             let w = bf16_bits(bf16_value(u16::from_le_bytes(w))).to_le_bytes();
             panel[((k / 2 * PANEL_ROWS + row) * 2 + k % 2) * 2..][..2].copy_from_slice(&w);
@@ -114,6 +115,31 @@ fn fill_float<const N: usize>(
     }
 }
 
+/// Writes up to 16 rows of codes and scales, converted if they are stored in another format.
+fn fill_rows(panel: &mut [u8], layout: &PanelLayout, stored: &[u8], row_bytes: usize) {
+    panel.fill(0);
+    let (scales, codes) = panel.split_at_mut(PANEL_ROWS * 4);
+    let mut values = vec![0.0; layout.cols];
+    let mut converted = vec![0; layout.cols + 4];
+    for (row, stored) in stored.chunks_exact(row_bytes).enumerate() {
+        quant::convert_row(
+            (layout.stored, stored),
+            layout.format,
+            &mut values,
+            &mut converted,
+        );
+        let (row_codes, scale) = int8_row::split(&converted);
+        scales[row * 4..][..4].copy_from_slice(&scale.to_le_bytes());
+        let places = codes.as_chunks_mut::<4>().0;
+        let places = places.iter_mut().skip(row).step_by(PANEL_ROWS);
+        for (place, codes) in places.zip(row_codes.chunks(4)) {
+            for (place, code) in place.iter_mut().zip(codes) {
+                *place = code ^ 0x80;
+            }
+        }
+    }
+}
+
 fn fill_coded(
     panel: &mut [u8],
     layout: &PanelLayout,
@@ -123,7 +149,7 @@ fn fill_coded(
 ) {
     let info: &FormatInfo = layout.format.info();
     let indices = match info.coding {
-        Coding::Codebook { levels } => Some(level_indices(levels)),
+        Coding::Codebook { levels, .. } => Some(level_indices(levels)),
         _ => None,
     };
     let block_groups = info.block_elements / GROUP;
@@ -161,10 +187,9 @@ fn level_indices(levels: &[i8; 16]) -> [i8; 256] {
 fn put_group(panel: &mut [u8], coded: &CodedPanel, g: usize, row: usize, group: &Group) {
     if g.is_multiple_of(coded.groups_per_scale) {
         let header = &mut panel[coded.block_offset(g)..];
-        if coded.wide_scale {
-            header[row * 4..][..4].copy_from_slice(&group.d.to_le_bytes());
-        } else {
-            header[row * 2..][..2].copy_from_slice(&f16_bytes(group.d));
+        match coded.scale {
+            ScaleKind::F16 => header[row * 2..][..2].copy_from_slice(&f16_bytes(group.d)),
+            ScaleKind::Exponent => header[row] = mxfp4::exponent(group.d),
         }
         if coded.minimum {
             let at = coded.header_bytes() - 2 * PANEL_ROWS + row * 2;
@@ -173,30 +198,20 @@ fn put_group(panel: &mut [u8], coded: &CodedPanel, g: usize, row: usize, group: 
     }
     let (subs, codes) = panel[coded.group_offset(g)..].split_at_mut(coded.sub_bytes());
     for sub in 0..coded.sub_scales {
-        subs[sub * PANEL_ROWS + row] = group.sub_scales[sub] as u8;
+        let (scale, min) = (group.sub_scales[sub] as u8, group.sub_mins[sub] as u8);
+        if coded.packed_subs() {
+            subs[sub * PANEL_ROWS + row] = scale | min << 4;
+            continue;
+        }
+        subs[sub * PANEL_ROWS + row] = scale;
         if coded.minimum {
-            subs[(coded.sub_scales + sub) * PANEL_ROWS + row] = group.sub_mins[sub] as u8;
+            subs[(coded.sub_scales + sub) * PANEL_ROWS + row] = min;
         }
     }
-    let biased = group
+    let stored = group
         .codes
         .map(|code| (code as u8).wrapping_add(coded.bias));
-    let quads = biased.as_chunks::<4>().0;
-    let places = codes
-        .as_chunks_mut::<4>()
-        .0
-        .iter_mut()
-        .skip(row)
-        .step_by(PANEL_ROWS);
-    if coded.bits == 8 {
-        for (place, quad) in places.zip(quads) {
-            *place = *quad;
-        }
-    } else {
-        for (place, (low, high)) in places.zip(quads[..4].iter().zip(&quads[4..])) {
-            *place = std::array::from_fn(|c| low[c] | high[c] << 4);
-        }
-    }
+    coded.put_codes(codes, row, &stored);
 }
 
 /// Scales of integer formats are f16 values, so this is exact.

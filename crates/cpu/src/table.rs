@@ -5,13 +5,18 @@
 
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
-use crate::activations::{self, Bf16Group, I8Group, Rounding, Tile};
+use crate::activations::{self, I8Group, Rounding, RowHead, RowSpan, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
+use crate::arch::store::{self, StoreCall};
 #[cfg(target_arch = "x86_64")]
 use crate::arch::{amx, avx2, avx512};
 use crate::detect::{CpuFeatures, Tier};
+
+mod tiles;
+
+pub use tiles::{TileBook, TileCall, TileCodes, TileKernels, TileSink};
 
 /// One panel of integer weights times one block of int8 activations.
 #[derive(Debug)]
@@ -28,7 +33,20 @@ pub struct CodedCall<'a> {
     pub rows: usize,
 }
 
-/// One panel of float or codebook weights times one block of float activations.
+/// One panel of row-scaled weights times one block of row-scaled activations.
+#[derive(Debug)]
+pub struct RowCall<'a> {
+    /// The panel.
+    pub panel: &'a [u8],
+    /// Scales and sums of the activation rows.
+    pub head: &'a RowHead,
+    /// Their codes, one entry per 64 columns.
+    pub spans: &'a [RowSpan],
+    /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
+    pub rows: usize,
+}
+
+/// One panel of float weights times one block of float activations.
 #[derive(Debug)]
 pub struct FloatCall<'a> {
     /// The panel.
@@ -39,66 +57,19 @@ pub struct FloatCall<'a> {
     pub rows: usize,
 }
 
-/// Consecutive panels of one part times consecutive blocks of 16 activation rows.
+/// One panel of codebook weights times one block of float activations.
 #[derive(Debug)]
-pub struct TileCall<'a, X> {
-    /// Whole panels, one after the other.
-    pub panels: &'a [u8],
-    /// Bytes of one panel.
-    pub panel_bytes: usize,
-    /// Whole blocks, one after the other: [`I8Group`]s, `planes` per 32 columns, or [`Bf16Group`]s, one per 32 columns.
-    pub x: &'a [X],
-    /// Entries of one block.
-    pub block_len: usize,
-}
-
-impl<'a, X> TileCall<'a, X> {
-    /// Number of panels.
-    pub fn num_panels(&self) -> usize {
-        self.panels.len() / self.panel_bytes
-    }
-
-    /// Number of blocks.
-    pub fn num_blocks(&self) -> usize {
-        self.x.len() / self.block_len
-    }
-
-    /// One panel.
-    pub fn panel(&self, panel: usize) -> &'a [u8] {
-        &self.panels[panel * self.panel_bytes..][..self.panel_bytes]
-    }
-
-    /// One block.
-    pub fn block(&self, block: usize) -> &'a [X] {
-        &self.x[block * self.block_len..][..self.block_len]
-    }
-}
-
-/// Integer weights of a [`TileCall`].
-#[derive(Debug, Clone, Copy)]
-pub struct TileCodes {
-    /// Geometry of a panel.
+pub struct CodebookCall<'a> {
+    /// The panel.
+    pub panel: &'a [u8],
+    /// Its geometry.
     pub coded: CodedPanel,
-    /// int8 codes of one number: 1 or 2.
-    pub planes: usize,
-}
-
-/// Takes each finished product once: `(panel, block, sums)`, counted from the call's first; rows past the last are garbage.
-pub type TileSink<'a> = dyn FnMut(usize, usize, &Tile) + 'a;
-
-/// Products of a tile unit, which wants many panels and rows at once. The bits are those of the kernels beside it.
-#[derive(Debug)]
-pub struct TileKernels {
-    /// Fewest rows of a block of 16 that make it worth while.
-    pub rows_min: usize,
-    /// [`activations::pack_tiles`].
-    pub pack_tiles: fn(&mut [Bf16Group], &[f32], cols: usize),
-    /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
-    pub linear_i8: fn(&TileCall<'_, I8Group>, TileCodes, &mut TileSink<'_>),
-    /// Codebook weights, `Arithmetic::Bf16Code`.
-    pub linear_codebook: fn(&TileCall<'_, Bf16Group>, &Levels, &mut TileSink<'_>),
-    /// bf16 weights, `Arithmetic::Bf16`.
-    pub linear_bf16: fn(&TileCall<'_, Bf16Group>, &mut TileSink<'_>),
+    /// What the codes stand for.
+    pub levels: &'a Levels,
+    /// The activation block, as in [`FloatCall`].
+    pub x: &'a [f32],
+    /// Activation rows that count, as in [`FloatCall`].
+    pub rows: usize,
 }
 
 /// The sixteen levels of a codebook.
@@ -110,18 +81,44 @@ pub type FloatKernel = fn(&mut [[f32; PANEL_ROWS]], &FloatCall<'_>);
 /// `dst = activation(gate) · up`.
 pub type GatedKernel = fn(dst: &mut [f32], gate: &[f32], up: &[f32]);
 
+/// A loop of arithmetic that touches no memory.
+#[derive(Debug, Clone, Copy)]
+pub struct RateLoop {
+    /// Runs that many rounds.
+    pub run: fn(rounds: usize),
+    /// Operations of one round; a multiply-add counts as two.
+    pub operations: usize,
+}
+
+/// What a tier's ceilings are measured with: the fastest that its instructions can do, nothing else.
+#[derive(Debug)]
+pub struct CeilingLoops {
+    /// Reads bytes once.
+    pub read: fn(&[u8]),
+    /// int8 products added up in int32.
+    pub int8: RateLoop,
+    /// bf16 products added up in f32; without a unit for them these are f32 products.
+    pub bf16: RateLoop,
+    /// f32 multiply-adds.
+    pub float32: RateLoop,
+}
+
 /// The functions of one tier. All tiers compute the same bits.
 pub struct Kernels {
     /// The tier.
     pub tier: Tier,
     /// [`activations::quantise_block`].
     pub quantise_block: fn(&mut [I8Group], &[f32], cols: usize, planes: usize),
+    /// [`activations::quantise_rows`].
+    pub quantise_rows: fn(&mut RowHead, &mut [RowSpan], &[f32], cols: usize),
     /// [`activations::pack_block`].
     pub pack_block: fn(&mut [f32], &[f32], usize, Rounding),
     /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
     pub linear_i8: fn(&mut Tile, &CodedCall<'_>),
+    /// Row-scaled weights, `Arithmetic::I8Row`.
+    pub linear_rows: fn(&mut Tile, &RowCall<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
-    pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &FloatCall<'_>, &Levels),
+    pub linear_codebook: fn(&mut [[f32; PANEL_ROWS]], &CodebookCall<'_>),
     /// bf16 weights, `Arithmetic::Bf16`.
     pub linear_bf16: FloatKernel,
     /// f16 weights, `Arithmetic::F32`.
@@ -134,12 +131,18 @@ pub struct Kernels {
     pub qk_norm_rope: fn(heads: &mut [f32], row: &QkRow<'_>),
     /// Attention of a tile of rows over one span of a bf16 cache.
     pub attention_span: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
+    /// [`store::store_tile`], unsafe as there.
+    pub store_tile: unsafe fn(&StoreCall<'_>),
+    /// The same over an int8 cache.
+    pub attention_span_int8: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
     /// SiLU.
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
     pub gelu_mul: GatedKernel,
     /// Products of a tile unit, for tiers that have one.
     pub tiles: Option<&'static TileKernels>,
+    /// What this tier is measured with.
+    pub ceiling: &'static CeilingLoops,
 }
 
 impl std::fmt::Debug for Kernels {
@@ -156,6 +159,8 @@ impl Kernels {
             .is_none()
             .then_some(match tier {
                 Tier::Generic => &GENERIC,
+                #[cfg(target_arch = "x86_64")]
+                Tier::Avx2 if CpuFeatures::detect().has("avxvnni") => &AVX2_VNNI,
                 #[cfg(target_arch = "x86_64")]
                 Tier::Avx2 => &AVX2,
                 #[cfg(target_arch = "x86_64")]
@@ -177,8 +182,10 @@ impl Kernels {
 static GENERIC: Kernels = Kernels {
     tier: Tier::Generic,
     quantise_block: activations::quantise_block,
+    quantise_rows: activations::quantise_rows,
     pack_block: activations::pack_block,
     linear_i8: generic::integer::linear_i8,
+    linear_rows: generic::row_scaled::linear_rows,
     linear_codebook: generic::codebook::linear_codebook,
     linear_bf16: generic::float::linear_float::<generic::float::Bf16Columns>,
     linear_f16: generic::float::linear_float::<generic::float::F16Columns>,
@@ -186,9 +193,27 @@ static GENERIC: Kernels = Kernels {
     rms_norm: generic::norm::rms_norm,
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
+    store_tile: store::store_tile,
+    attention_span_int8: generic::attention::attention_span_int8,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
     tiles: None,
+    ceiling: &GENERIC_CEILING,
+};
+
+static GENERIC_CEILING: CeilingLoops = CeilingLoops {
+    read: generic::ceiling::read,
+    int8: RateLoop {
+        run: generic::ceiling::int8,
+        operations: generic::ceiling::INT8_OPERATIONS,
+    },
+    bf16: GENERIC_FLOAT32,
+    float32: GENERIC_FLOAT32,
+};
+
+const GENERIC_FLOAT32: RateLoop = RateLoop {
+    run: generic::ceiling::float32,
+    operations: generic::ceiling::FLOAT32_OPERATIONS,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -199,13 +224,17 @@ static AVX2: Kernels = Kernels {
         avx2::portable::quantise_block(block, x, cols, planes)
     },
     // SAFETY: detected, see `for_tier`.
+    quantise_rows: |head, spans, x, cols| unsafe {
+        avx2::portable::quantise_rows(head, spans, x, cols)
+    },
+    // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx2::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx2::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe {
-        avx2::codebook::linear_codebook(tile, call, levels)
-    },
+    linear_rows: |tile, call| unsafe { avx2::row_scaled::linear_rows(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |tile, call| unsafe { avx2::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |tile, call| unsafe { avx2::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -218,11 +247,46 @@ static AVX2: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx2::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx2::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx2::portable::store_tile(call) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx2::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx2::activation::gelu_mul(dst, gate, up) },
     tiles: None,
+    ceiling: &AVX2_CEILING,
+};
+
+#[cfg(target_arch = "x86_64")]
+static AVX2_CEILING: CeilingLoops = CeilingLoops {
+    // SAFETY: detected, see `for_tier`.
+    read: |bytes| unsafe { avx2::ceiling::read(bytes) },
+    int8: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { avx2::ceiling::int8(rounds) },
+        operations: avx2::ceiling::INT8_OPERATIONS,
+    },
+    bf16: AVX2_FLOAT32,
+    float32: AVX2_FLOAT32,
+};
+
+#[cfg(target_arch = "x86_64")]
+const AVX2_FLOAT32: RateLoop = RateLoop {
+    // SAFETY: detected, see `for_tier`.
+    run: |rounds| unsafe { avx2::ceiling::float32(rounds) },
+    operations: avx2::ceiling::FLOAT32_OPERATIONS,
+};
+
+/// AVX2 with AVX-VNNI, as on processors that have the one but not AVX-512.
+#[cfg(target_arch = "x86_64")]
+static AVX2_VNNI: Kernels = Kernels {
+    // SAFETY: detected, see `for_tier`.
+    linear_i8: |tile, call| unsafe { avx2::integer::linear_i8_vnni(tile, call) },
+    ..AVX2
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -233,13 +297,17 @@ static AVX512: Kernels = Kernels {
         avx512::quantise::quantise_block(block, x, cols, planes)
     },
     // SAFETY: detected, see `for_tier`.
+    quantise_rows: |head, spans, x, cols| unsafe {
+        avx512::portable::quantise_rows(head, spans, x, cols)
+    },
+    // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
     linear_i8: |tile, call| unsafe { avx512::integer::linear_i8(tile, call) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |tile, call, levels| unsafe {
-        avx512::codebook::linear_codebook(tile, call, levels)
-    },
+    linear_rows: |tile, call| unsafe { avx512::row_scaled::linear_rows(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |tile, call| unsafe { avx512::codebook::linear_codebook(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |tile, call| unsafe { avx512::float::linear_bf16(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -252,11 +320,18 @@ static AVX512: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx512::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx512::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx512::portable::store_tile(call) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        avx512::attention::attention_span_int8(input, output)
+    },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx512::activation::gelu_mul(dst, gate, up) },
     tiles: None,
+    ceiling: &AVX512_CEILING,
 };
 
 /// What the AVX-512 tier does, but for products and attention of many rows.
@@ -266,6 +341,7 @@ static AMX: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { amx::attention::attention_span(input, output) },
     tiles: Some(&AMX_TILES),
+    ceiling: &AMX_CEILING,
     ..AVX512
 };
 
@@ -277,9 +353,130 @@ static AMX_TILES: TileKernels = TileKernels {
     // SAFETY: detected, see `for_tier`.
     linear_i8: |call, codes, sink| unsafe { amx::integer::linear_i8(call, codes, sink) },
     // SAFETY: detected, see `for_tier`.
-    linear_codebook: |call, levels, sink| unsafe {
-        amx::codebook::linear_codebook(call, levels, sink)
-    },
+    linear_rows: |call, heads, sink| unsafe { amx::row_scaled::linear_rows(call, heads, sink) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |call, book, sink| unsafe { amx::codebook::linear_codebook(call, book, sink) },
     // SAFETY: detected, see `for_tier`.
     linear_bf16: |call, sink| unsafe { amx::float::linear_bf16(call, sink) },
 };
+
+/// Tiles do the products of bytes and of bf16; the rest is as in AVX-512.
+#[cfg(target_arch = "x86_64")]
+static AMX_CEILING: CeilingLoops = CeilingLoops {
+    int8: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { amx::ceiling::int8(rounds) },
+        operations: amx::ceiling::INT8_OPERATIONS,
+    },
+    bf16: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { amx::ceiling::bf16(rounds) },
+        operations: amx::ceiling::BF16_OPERATIONS,
+    },
+    ..AVX512_CEILING
+};
+
+#[cfg(target_arch = "x86_64")]
+static AVX512_CEILING: CeilingLoops = CeilingLoops {
+    // SAFETY: detected, see `for_tier`.
+    read: |bytes| unsafe { avx512::ceiling::read(bytes) },
+    int8: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { avx512::ceiling::int8(rounds) },
+        operations: avx512::ceiling::INT8_OPERATIONS,
+    },
+    bf16: AVX512_FLOAT32,
+    float32: AVX512_FLOAT32,
+};
+
+#[cfg(target_arch = "x86_64")]
+const AVX512_FLOAT32: RateLoop = RateLoop {
+    // SAFETY: detected, see `for_tier`.
+    run: |rounds| unsafe { avx512::ceiling::float32(rounds) },
+    operations: avx512::ceiling::FLOAT32_OPERATIONS,
+};
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use bytemuck::Zeroable;
+    use ucuz_tensor::format::{FORMATS, GROUP};
+    use ucuz_tensor::layout::{PanelKind, PanelLayout};
+
+    use super::*;
+    use crate::activations::BLOCK_ROWS;
+
+    const COLS: usize = 512;
+
+    fn noise(state: &mut u64) -> u32 {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 40) as u32
+    }
+
+    /// Any codes and sub-scales under finite scales.
+    fn panel(coded: &CodedPanel, bytes: usize, state: &mut u64) -> Vec<u8> {
+        let mut panel: Vec<u8> = (0..bytes).map(|_| noise(state) as u8).collect();
+        for group in (0..COLS / GROUP).step_by(coded.groups_per_scale) {
+            let header = &mut panel[coded.block_offset(group)..][..coded.header_bytes()];
+            header
+                .iter_mut()
+                .skip(1)
+                .step_by(2)
+                .for_each(|high| *high &= 0x3b);
+        }
+        panel
+    }
+
+    /// A processor with AVX-VNNI takes one of the two, so both are held to the portable one here.
+    #[test]
+    fn both_avx2_kernels_of_integers_equal_the_portable_one() {
+        let mut tables = vec![&AVX2, &AVX2_VNNI];
+        if !CpuFeatures::detect().has("avxvnni") {
+            eprintln!("skipped: this processor lacks AVX-VNNI");
+            tables.pop();
+        }
+        if Kernels::for_tier(Tier::Avx2).is_none() {
+            return eprintln!("skipped: this processor lacks the avx2 tier");
+        }
+        let mut state = 7;
+        for info in FORMATS {
+            let layout = PanelLayout::new(info.format, PANEL_ROWS, COLS).unwrap();
+            let (PanelKind::Coded(coded), Some(_)) = (layout.kind, info.unpack) else {
+                continue;
+            };
+            if coded.bits == 4 && coded.sub_scales == 0 && !coded.minimum && coded.bias == 0 {
+                continue; // a codebook
+            }
+            let panel = panel(&coded, layout.panel_bytes(), &mut state);
+            let x: Vec<f32> = (0..BLOCK_ROWS * COLS)
+                .map(|_| (noise(&mut state) as f32 / 8e6 - 1.0).powi(3))
+                .collect();
+            for (planes, rows) in [1, 2]
+                .into_iter()
+                .flat_map(|p| [1, 2, 3, 16].map(|r| (p, r)))
+            {
+                let mut groups = vec![I8Group::zeroed(); COLS / GROUP * planes];
+                (GENERIC.quantise_block)(&mut groups, &x[..rows * COLS], COLS, planes);
+                let call = CodedCall {
+                    panel: &panel,
+                    coded,
+                    groups: &groups,
+                    planes,
+                    rows,
+                };
+                let mut expected: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+                (GENERIC.linear_i8)(&mut expected, &call);
+                for table in &tables {
+                    let mut tile: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+                    (table.linear_i8)(&mut tile, &call);
+                    assert!(
+                        tile[..rows] == expected[..rows],
+                        "{} {planes} {rows}",
+                        info.name
+                    );
+                }
+            }
+        }
+    }
+}

@@ -11,9 +11,9 @@ use core::arch::asm;
 
 use ucuz_cpu::{Tier, emulator};
 use ucuz_tensor::backend::Limits;
-use ucuz_tensor::format::Activations;
+use ucuz_tensor::format::{Activations, OnLoad};
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Backend, Format, Tensor, Weight};
+use ucuz_tensor::{Backend, Format, Tensor, Weight, WeightOptions};
 
 /// A tile as bytes.
 type TileBytes = [[u8; 64]; 16];
@@ -229,7 +229,11 @@ fn instructions(format: Format, rows: usize) -> Option<u64> {
         bytes: &vec![0; 16 * format.row_bytes(cols).unwrap()],
         bias: None,
     };
-    let w = Weight::load(&backend, "w", &[raw], Activations::Int8Pair).unwrap();
+    let options = WeightOptions {
+        activations: Activations::Int8Pair,
+        on_load: OnLoad::AsStored,
+    };
+    let w = Weight::load(&backend, "w", &[raw], options).unwrap();
     let limits = Limits {
         step_rows: rows,
         sequences: 1,
@@ -255,6 +259,8 @@ fn tiles_compute_products_of_eight_rows_or_more_and_no_others() {
         (Format::IQ4_NL, 2 + groups * 5),
         // Four registers of sums are cleared whatever the shape, and one is stored.
         (Format::BF16, 2 + 4 + groups * 3 + 1),
+        // The same with one span of 64 columns.
+        (Format::Int8Row, 2 + 4 + 3 + 1),
         (Format::F32, 0),
     ] {
         for (rows, expected) in [(1, 0), (7, 0), (8, of_block), (16, of_block)] {
@@ -262,6 +268,27 @@ fn tiles_compute_products_of_eight_rows_or_more_and_no_others() {
                 Some(count) => assert_eq!(count, expected, "{format}, {rows} rows"),
                 None => println!("skipped: instructions are counted in the emulator alone"),
             }
+        }
+    }
+}
+
+#[test]
+fn ceiling_loops_execute_the_products_they_are_counted_as() {
+    let Some(kernels) = emulator::kernels(Tier::Amx).filter(|_| have_tiles()) else {
+        return;
+    };
+    let count = |run: fn(usize), rounds: usize| {
+        let before = emulator::instructions_of_this_thread()?;
+        run(rounds);
+        Some(emulator::instructions_of_this_thread()? - before)
+    };
+    for (work, depth) in [(kernels.ceiling.int8, 64), (kernels.ceiling.bf16, 32)] {
+        match (count(work.run, 1), count(work.run, 4)) {
+            (Some(one), Some(four)) => {
+                let products = (four - one) as usize / 3;
+                assert_eq!(work.operations, products * 2 * 16 * 16 * depth);
+            }
+            _ => println!("skipped: instructions are counted in the emulator alone"),
         }
     }
 }

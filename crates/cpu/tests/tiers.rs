@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use ucuz_cpu::activations::PAIR_MAX;
 use ucuz_cpu::{CpuBackend, Tier, emulator};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::{Batch, SeqSlot};
-use ucuz_tensor::format::{Activations, FORMATS};
+use ucuz_tensor::format::{Activations, Coding, FORMATS, OnLoad};
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Backend, Format, Tensor, Weight};
+use ucuz_tensor::{Backend, Format, Tensor, Weight, WeightOptions};
 
 const ROWS_MAX: usize = 33;
 /// Rows and outputs of a product that takes a tile unit several passes.
@@ -64,6 +65,12 @@ fn stored(noise: &mut Noise, format: Format, rows: usize, cols: usize) -> Vec<u8
         Format::BF16 => (0..bytes / 2)
             .flat_map(|_| half::bf16::from_f32(noise.number()).to_le_bytes())
             .collect(),
+        Format::Int8Row => (0..rows)
+            .flat_map(|_| {
+                let codes = (0..cols).map(|_| noise.byte()).collect::<Vec<_>>();
+                codes.into_iter().chain(noise.number().to_le_bytes())
+            })
+            .collect(),
         _ => {
             let mut bytes: Vec<u8> = (0..bytes).map(|_| noise.byte()).collect();
             for block in bytes.chunks_exact_mut(info.block_bytes) {
@@ -113,7 +120,11 @@ fn weight(
             ),
         })
         .collect();
-    Weight::load(backend, "w", &raw, activations).unwrap()
+    let options = WeightOptions {
+        activations,
+        on_load: OnLoad::AsStored,
+    };
+    Weight::load(backend, "w", &raw, options).unwrap()
 }
 
 fn limits(cols: usize) -> Limits {
@@ -356,28 +367,15 @@ fn scratch_is_what_the_backend_says_and_a_larger_call_is_refused() {
 }
 
 #[test]
-fn sums_under_sub_scales_are_exact_in_f32_for_every_format() {
+fn dots_of_stored_codes_fit_32_bits_for_every_format() {
     for info in FORMATS {
-        let Some(unpack) = info.unpack else { continue };
-        let largest = |values: &[i8]| values.iter().map(|v| i64::from(*v).abs()).max().unwrap();
-        let (mut code, mut scale, mut minimum) = (0, 0, 0);
-        for fill in 0..=255 {
-            let mut groups = [ucuz_tensor::quant::Group::ZERO; 8];
-            unpack(
-                &vec![fill; info.block_bytes],
-                &mut groups[..info.block_elements / 32],
-            );
-            for group in &groups[..info.block_elements / 32] {
-                code = code.max(largest(&group.codes));
-                scale = scale.max(largest(&group.sub_scales));
-                minimum = minimum.max(largest(&group.sub_mins));
-            }
-        }
-        let bounds = [32 * 127 * code * scale, 32 * 127 * minimum];
-        assert!(
-            bounds.iter().all(|bound| *bound < 1 << 24),
-            "{}: {bounds:?}",
-            info.name
-        );
+        let Coding::Integer { bits, .. } = info.coding else {
+            continue;
+        };
+        // Codes with their bias, as the kernels multiply them, lifted to 128 at most.
+        let stored = (1i64 << bits) - 1 + 128;
+        let most = 32 * stored.min(255) * i64::from(PAIR_MAX);
+        let undone = 32 * 128 * i64::from(PAIR_MAX);
+        assert!(most + undone < 1 << 31, "{}", info.name);
     }
 }

@@ -18,7 +18,7 @@ use ucuz_models::{ModelRunner, RunnerOptions, cache_spec};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::cache::BLOCK_TOKENS;
 use ucuz_tensor::sampling::SamplingParams;
-use ucuz_tensor::{Activations, KvDtype};
+use ucuz_tensor::{KvDtype, WeightOptions};
 
 const CONTEXT: usize = 160;
 const SEQUENCES: usize = 8;
@@ -77,7 +77,7 @@ impl World {
             backend: &backend,
             cache,
             context: CONTEXT,
-            activations: Activations::default(),
+            weights: WeightOptions::default(),
             progress: Box::new(|_| {}),
         };
         let model = ucuz_models::load(&checkpoint, load).unwrap();

@@ -8,7 +8,7 @@ use ucuz_formats::Checkpoint;
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{Model, ModelRunner, RunnerOptions, Workspace, cache_spec};
 use ucuz_tensor::backend::Limits;
-use ucuz_tensor::{Activations, Backend, CacheSpec, KvDtype};
+use ucuz_tensor::{Backend, CacheSpec, KvDtype, WeightOptions};
 use ucuz_text::{ChatTemplate, TemplateTokens, Tokenizer};
 
 use crate::info::ModelInfo;
@@ -26,8 +26,8 @@ pub struct LlmOptions {
     pub name: String,
     /// Precision of the KV cache.
     pub kv_dtype: KvDtype,
-    /// How activations meet stored integers.
-    pub activations: Activations,
+    /// What the arithmetic of weights is.
+    pub weights: WeightOptions,
     /// Tokens that one request may hold; what the model was trained for when absent.
     pub context: Option<usize>,
     /// Requests that run at once.
@@ -137,7 +137,7 @@ fn load_model(
         backend,
         cache: cache.clone(),
         context,
-        activations: options.activations,
+        weights: options.weights,
         progress: Box::new(progress),
     };
     let model = ucuz_models::load(checkpoint, load)?;
@@ -255,10 +255,11 @@ fn info(
 fn fingerprint(checkpoint: &Checkpoint, options: &LlmOptions, tokenizer: &Tokenizer) -> String {
     let mut hash = Sha256::new();
     hash.update(format!(
-        "{} {} {} {:?}",
+        "{} {} {} {} {:?}",
         ucuz_tensor::ARITHMETIC_VERSION,
         options.kv_dtype.name(),
-        options.activations.name(),
+        options.weights.activations.name(),
+        options.weights.on_load.name(),
         checkpoint.config
     ));
     for tensor in checkpoint.tensors() {

@@ -23,7 +23,7 @@ use ucuz_models::registry::LoadOptions;
 use ucuz_models::{ModelRunner, RunnerOptions};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::reference::ReferenceBackend;
-use ucuz_tensor::{Activations, Backend, KvDtype};
+use ucuz_tensor::{Backend, KvDtype, WeightOptions};
 
 const MODELS: [&str; 3] = ["llama-gqa-q8_0", "qwen3-f32", "llama-gqa-mixed"];
 
@@ -50,7 +50,7 @@ fn options(name: &str) -> LlmOptions {
     LlmOptions {
         name: name.to_owned(),
         kv_dtype: KvDtype::Bf16,
-        activations: Activations::default(),
+        weights: WeightOptions::default(),
         context: Some(160),
         max_sequences: 8,
         step_rows: 256,
@@ -152,64 +152,97 @@ fn together(llm: &Llm) -> (Vec<Vec<u32>>, u32) {
     )
 }
 
-#[test]
-fn alone_equals_among_seven_others() {
-    for name in MODELS {
-        let llm = load(name, |_| {});
-        let expected = alone(&llm);
-        assert!(expected.iter().all(|tokens| tokens.len() == 60), "{name}");
-        assert_eq!(together(&llm), (expected, 0), "{name}");
-    }
-}
+/// Precisions of the cache that are served.
+const CACHES: [KvDtype; 2] = [KvDtype::Bf16, KvDtype::Int8];
 
-#[test]
-fn whole_prompt_equals_chunks() {
+/// Runs `check(what, loader)` for every model and precision of the cache.
+fn for_all(check: impl Fn(&str, &dyn Fn(&dyn Fn(&mut LlmOptions)) -> Llm)) {
     for name in MODELS {
-        let expected = alone(&load(name, |_| {}));
-        for step_rows in [1, 16, 61] {
-            let llm = load(name, |options| options.step_rows = step_rows);
-            assert_eq!(
-                alone(&llm),
-                expected,
-                "{name}: at most {step_rows} tokens a step"
-            );
-            assert_eq!(
-                together(&llm).0,
-                expected,
-                "{name}: at most {step_rows} tokens a step, together"
-            );
+        for dtype in CACHES {
+            let what = format!("{name}, {} keys and values", dtype.name());
+            check(&what, &|change| {
+                load(name, |options| {
+                    options.kv_dtype = dtype;
+                    change(options);
+                })
+            });
         }
     }
 }
 
 #[test]
+fn alone_equals_among_seven_others() {
+    for_all(|what, load| {
+        let llm = load(&|_| {});
+        let expected = alone(&llm);
+        assert!(expected.iter().all(|tokens| tokens.len() == 60), "{what}");
+        assert_eq!(together(&llm), (expected, 0), "{what}");
+    });
+}
+
+#[test]
+fn whole_prompt_equals_chunks() {
+    for_all(|what, load| {
+        let expected = alone(&load(&|_| {}));
+        for step_rows in [1, 16, 61] {
+            let llm = load(&|options| options.step_rows = step_rows);
+            assert_eq!(
+                alone(&llm),
+                expected,
+                "{what}: at most {step_rows} tokens a step"
+            );
+            assert_eq!(
+                together(&llm).0,
+                expected,
+                "{what}: at most {step_rows} tokens a step, together"
+            );
+        }
+    });
+}
+
+#[test]
 fn undisturbed_equals_preempted_and_resumed() {
-    for name in MODELS {
-        let roomy = load(name, |_| {});
+    for_all(|what, load| {
+        let roomy = load(&|_| {});
         let expected = alone(&roomy);
         // Room for about ten blocks of 32 tokens; the eight requests want up to four each.
         let bytes = roomy.info().kv_bytes_per_token as u64 * 32 * 10;
-        let tight = load(name, |options| options.kv_memory_bytes = Some(bytes));
+        let tight = load(&|options| options.kv_memory_bytes = Some(bytes));
         let (tokens, preemptions) = together(&tight);
-        assert!(preemptions > 0, "{name}: nothing was preempted");
-        assert_eq!(tokens, expected, "{name}");
+        assert!(preemptions > 0, "{what}: nothing was preempted");
+        assert_eq!(tokens, expected, "{what}");
         let stats = tight.stats();
         assert!(
             stats.groups.iter().all(|group| group.total <= 10),
-            "{name}: {stats:?}"
+            "{what}: {stats:?}"
         );
-    }
+    });
 }
 
 #[test]
 fn restart_equals_restart() {
-    for name in MODELS {
-        assert_eq!(
-            alone(&load(name, |_| {})),
-            alone(&load(name, |_| {})),
-            "{name}"
-        );
-    }
+    for_all(|what, load| {
+        assert_eq!(alone(&load(&|_| {})), alone(&load(&|_| {})), "{what}");
+    });
+}
+
+#[test]
+fn int8_keys_and_values_are_told_counted_and_fingerprinted() {
+    let name = "llama-gqa-q8_0";
+    let bf16 = load(name, |_| {});
+    let int8 = load(name, |options| options.kv_dtype = KvDtype::Int8);
+    let (bf16, int8) = (bf16.info(), int8.info());
+    assert_eq!(
+        (bf16.kv_dtype, int8.kv_dtype),
+        (KvDtype::Bf16, KvDtype::Int8)
+    );
+    let checkpoint = Checkpoint::open(&path(name)).unwrap();
+    let config = &checkpoint.config;
+    let heads = 2 * config.layers * config.kv_heads;
+    assert_eq!(bf16.kv_bytes_per_token, heads * config.head_dim * 2);
+    assert_eq!(int8.kv_bytes_per_token, heads * (config.head_dim + 4));
+    assert_eq!(int8.kv_pool_bytes % (32 * int8.kv_bytes_per_token), 0);
+    assert_ne!(bf16.fingerprint, int8.fingerprint);
 }
 
 /// Text of a greedy answer, and how it ended.
@@ -320,7 +353,7 @@ fn lockstep_finds_no_distance_between_equals_and_little_from_the_reference() {
             backend,
             cache,
             context: 128,
-            activations: Activations::default(),
+            weights: WeightOptions::default(),
             progress: Box::new(|_| {}),
         };
         let model = ucuz_models::load(&checkpoint, load).unwrap();
@@ -363,5 +396,13 @@ fn lockstep_finds_no_distance_between_equals_and_little_from_the_reference() {
         .unwrap();
     println!("{far:?}");
     // bf16 keys, values and softmax weights round at 2^-9; two layers of that stay far below a hundredth of a nat.
+    assert!(far.kl_mean > 0.0 && far.kl_mean < 1e-2, "{far:?}");
+    let mut int8 = runner(cpu.as_ref(), KvDtype::Int8);
+    let far = lockstep(&mut oracle, &mut int8, &ids, 16)
+        .unwrap()
+        .summary()
+        .unwrap();
+    println!("{far:?}");
+    // Codes of int8 are off by at most 1/254 of the largest number of their head, which is as coarse.
     assert!(far.kl_mean > 0.0 && far.kl_mean < 1e-2, "{far:?}");
 }

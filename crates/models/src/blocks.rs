@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ucuz_tensor::backend::{AttentionCall, AttentionOptions, HeadShape, QkNorms, RopeTable};
+use ucuz_tensor::backend::{AttentionCall, AttentionOptions, Gate, HeadShape, QkNorms, RopeTable};
 use ucuz_tensor::cache::LayerCache;
 use ucuz_tensor::{Queue, Tensor, TensorResult, View, ViewMut, Weight};
 
@@ -30,6 +30,20 @@ impl Linear {
     /// What the queue reports.
     pub fn add(&self, queue: &mut dyn Queue, dst: ViewMut<'_>, x: View<'_>) -> TensorResult<()> {
         queue.linear_add(dst, x, &self.weight)
+    }
+
+    /// `dst = gate(x wᵀ, first half) · (x wᵀ, second half)`; the second matrix of the pair is room to work in.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn gated(
+        &self,
+        queue: &mut dyn Queue,
+        (dst, gate_up): (ViewMut<'_>, ViewMut<'_>),
+        x: View<'_>,
+        gate: Gate,
+    ) -> TensorResult<()> {
+        queue.linear_gated(dst, gate_up, x, &self.weight, gate)
     }
 }
 
@@ -95,17 +109,18 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// `workspace.normed` to `workspace.heads`, through the cache.
+    /// `workspace.normed` to `workspace.qkv`, its keys and values into the cache.
     ///
     /// # Errors
     /// What the queue reports.
-    pub fn mix(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+    pub fn store(&self, step: &mut Forward<'_>) -> TensorResult<()> {
         let rows = step.rows();
         let Forward {
             queue,
             pool,
             workspace,
             inputs,
+            ..
         } = step;
         self.qkv.run(
             *queue,
@@ -130,7 +145,22 @@ impl Attention {
             workspace.qkv.rows(0..rows),
             &self.heads,
             inputs,
-        )?;
+        )
+    }
+
+    /// The queries of `workspace.qkv` to `workspace.heads`, through the cache.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn attend(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+        let rows = step.rows();
+        let Forward {
+            queue,
+            pool,
+            workspace,
+            inputs,
+            ..
+        } = step;
         let call = AttentionCall {
             pool,
             layer: self.cache,
@@ -164,15 +194,6 @@ impl FeedForward {
     }
 }
 
-/// The gate of a feed-forward block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// GELU in its tanh form.
-    GeluTanh,
-}
-
 /// Gated feed-forward from the normed stream to the activated product; the caller projects it back.
 #[derive(Debug)]
 pub struct FeedForward {
@@ -181,7 +202,7 @@ pub struct FeedForward {
     /// Back to the residual stream.
     pub down: Linear,
     /// The gate's function.
-    pub activation: Activation,
+    pub gate: Gate,
 }
 
 impl FeedForward {
@@ -194,19 +215,12 @@ impl FeedForward {
         let Forward {
             queue, workspace, ..
         } = step;
-        self.gate_up.run(
-            *queue,
-            workspace.gate_up.rows_mut(0..rows),
-            workspace.normed.rows(0..rows),
-        )?;
         let (dst, gate_up) = (
             workspace.activated.rows_mut(0..rows),
-            workspace.gate_up.rows(0..rows),
+            workspace.gate_up.rows_mut(0..rows),
         );
-        match self.activation {
-            Activation::Silu => queue.silu_mul(dst, gate_up),
-            Activation::GeluTanh => queue.gelu_mul(dst, gate_up),
-        }
+        let x = workspace.normed.rows(0..rows);
+        self.gate_up.gated(*queue, (dst, gate_up), x, self.gate)
     }
 }
 
@@ -235,33 +249,24 @@ impl Ends {
             .embed(dst, &self.embedding, self.embedding_scale, &step.inputs)
     }
 
-    /// Wanted rows of `workspace.x` to `workspace.logits`.
+    /// Rows `range` of the wanted ones, which are all that the last layer left in `workspace.x`, to `workspace.logits`.
     ///
     /// # Errors
     /// What the queue reports.
     pub fn head(&self, step: &mut Forward<'_>, range: std::ops::Range<usize>) -> TensorResult<()> {
-        let (rows, n) = (step.rows(), range.len());
+        let n = range.len();
         let Forward {
-            queue,
-            workspace,
-            inputs,
-            ..
+            queue, workspace, ..
         } = step;
-        queue.take_rows(
-            workspace.taken.rows_mut(0..n),
-            workspace.x.rows(0..rows),
-            range,
-            inputs,
-        )?;
         self.norm.run(
             *queue,
-            workspace.taken_normed.rows_mut(0..n),
-            workspace.taken.rows(0..n),
+            workspace.normed.rows_mut(0..n),
+            workspace.x.rows(range),
         )?;
         self.head.run(
             *queue,
             workspace.logits.rows_mut(0..n),
-            workspace.taken_normed.rows(0..n),
+            workspace.normed.rows(0..n),
         )
     }
 

@@ -4,16 +4,19 @@ use std::ops::Range;
 
 use ucuz_tensor::TensorResult;
 
-use crate::blocks::Ends;
+use crate::blocks::{Attention, Ends, Norm};
 use crate::{Forward, Loader, Model, ModelResult, ModelSpec};
 
 /// One layer of an architecture.
 pub trait DecoderLayer: Send {
-    /// The layer over `workspace.x`, in place.
+    /// Its attention, and the norm before it.
+    fn attention(&self) -> (&Norm, &Attention);
+
+    /// What follows the attention: from `workspace.heads` and `workspace.x` to `workspace.x`, each row for itself.
     ///
     /// # Errors
     /// What the queue reports.
-    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()>;
+    fn finish(&self, step: &mut Forward<'_>) -> TensorResult<()>;
 
     /// Resident bytes.
     fn len_bytes(&self) -> usize;
@@ -58,9 +61,21 @@ impl<L: DecoderLayer> Model for Decoder<L> {
     }
 
     fn layers(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
-        self.layers[range]
-            .iter()
-            .try_for_each(|layer| layer.run(step))
+        let last = self.layers.len();
+        for (layer, at) in self.layers[range.clone()].iter().zip(range) {
+            let (norm, attention) = layer.attention();
+            norm.run_on_stream(step)?;
+            attention.store(step)?;
+            if at + 1 == last && step.wanted_rows() == 0 {
+                return Ok(());
+            }
+            attention.attend(step)?;
+            if at + 1 == last {
+                step.keep_wanted_rows()?;
+            }
+            layer.finish(step)?;
+        }
+        Ok(())
     }
 
     fn head(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {

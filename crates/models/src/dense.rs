@@ -1,8 +1,9 @@
 //! The pre-norm decoder that llama, mistral, qwen2 and qwen3 share.
 
 use ucuz_tensor::TensorResult;
+use ucuz_tensor::backend::Gate;
 
-use crate::blocks::{Activation, Attention, FeedForward, Norm};
+use crate::blocks::{Attention, FeedForward, Norm};
 use crate::decoder::{Decoder, DecoderLayer};
 use crate::{Forward, Loader, Model, ModelResult};
 
@@ -37,16 +38,18 @@ impl Layer {
             attention_norm: loader.norm(&format!("blk.{i}.attn_norm"), hidden)?,
             attention: loader.attention(i, options.head_norms)?,
             ffn_norm: loader.norm(&format!("blk.{i}.ffn_norm"), hidden)?,
-            ffn: loader.feed_forward(i, Activation::Silu)?,
+            ffn: loader.feed_forward(i, Gate::Silu)?,
         })
     }
 }
 
 impl DecoderLayer for Layer {
-    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+    fn attention(&self) -> (&Norm, &Attention) {
+        (&self.attention_norm, &self.attention)
+    }
+
+    fn finish(&self, step: &mut Forward<'_>) -> TensorResult<()> {
         let rows = step.rows();
-        self.attention_norm.run_on_stream(step)?;
-        self.attention.mix(step)?;
         let workspace = &mut step.workspace;
         self.attention.out.add(
             step.queue,

@@ -2,8 +2,9 @@
 //! embeddings. Source: arXiv 2503.19786.
 
 use ucuz_tensor::TensorResult;
+use ucuz_tensor::backend::Gate;
 
-use crate::blocks::{Activation, Attention, FeedForward, Norm};
+use crate::blocks::{Attention, FeedForward, Norm};
 use crate::decoder::{Decoder, DecoderLayer};
 use crate::{Forward, Loader, Model, ModelResult};
 
@@ -33,7 +34,7 @@ impl Layer {
             attention: loader.attention(i, true)?,
             post_attention_norm: loader.norm(&format!("blk.{i}.post_attention_norm"), hidden)?,
             ffn_norm: loader.norm(&format!("blk.{i}.ffn_norm"), hidden)?,
-            ffn: loader.feed_forward(i, Activation::GeluTanh)?,
+            ffn: loader.feed_forward(i, Gate::GeluTanh)?,
             post_ffn_norm: loader.norm(&format!("blk.{i}.post_ffw_norm"), hidden)?,
         })
     }
@@ -53,10 +54,12 @@ impl Layer {
 }
 
 impl DecoderLayer for Layer {
-    fn run(&self, step: &mut Forward<'_>) -> TensorResult<()> {
+    fn attention(&self) -> (&Norm, &Attention) {
+        (&self.attention_norm, &self.attention)
+    }
+
+    fn finish(&self, step: &mut Forward<'_>) -> TensorResult<()> {
         let rows = step.rows();
-        self.attention_norm.run_on_stream(step)?;
-        self.attention.mix(step)?;
         let ws = &mut step.workspace;
         self.attention.out.run(
             step.queue,

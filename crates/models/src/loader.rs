@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ucuz_formats::{Checkpoint, ModelConfig, TensorRef};
-use ucuz_tensor::backend::{AttentionOptions, HeadShape, RopeTable};
+use ucuz_tensor::backend::{AttentionOptions, Gate, HeadShape, RopeTable};
 use ucuz_tensor::quant::decode_row;
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Activations, Backend, CacheSpec, Tensor, TensorError, Weight};
+use ucuz_tensor::{Backend, CacheSpec, OnLoad, Tensor, TensorError, Weight, WeightOptions};
 
-use crate::blocks::{Activation, Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
+use crate::blocks::{Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
 use crate::rope::rope_table;
 use crate::{ModelError, ModelResult};
 
@@ -20,8 +20,8 @@ pub struct Loader<'a> {
     pub backend: &'a dyn Backend,
     /// What is cached.
     pub cache: &'a CacheSpec,
-    /// How activations meet stored integers.
-    pub activations: Activations,
+    /// What the arithmetic of weights is.
+    pub weights: WeightOptions,
     rope: Arc<RopeTable>,
     rope_local: Option<Arc<RopeTable>>,
     progress: Box<dyn FnMut(u64) + 'a>,
@@ -37,7 +37,7 @@ impl<'a> Loader<'a> {
         backend: &'a dyn Backend,
         cache: &'a CacheSpec,
         context: usize,
-        activations: Activations,
+        weights: WeightOptions,
         progress: Box<dyn FnMut(u64) + 'a>,
     ) -> ModelResult<Self> {
         let rope = Arc::new(rope_table(&checkpoint.config.rope, context)?);
@@ -51,7 +51,7 @@ impl<'a> Loader<'a> {
             checkpoint,
             backend,
             cache,
-            activations,
+            weights,
             rope,
             rope_local: local.map(Arc::new),
             progress,
@@ -73,6 +73,16 @@ impl<'a> Loader<'a> {
         parts: &[(String, usize)],
         cols: usize,
     ) -> ModelResult<Arc<Weight>> {
+        self.weight_with(self.weights, name, parts, cols)
+    }
+
+    fn weight_with(
+        &mut self,
+        options: WeightOptions,
+        name: &str,
+        parts: &[(String, usize)],
+        cols: usize,
+    ) -> ModelResult<Arc<Weight>> {
         let mut raw = Vec::with_capacity(parts.len());
         for (part, rows) in parts {
             let tensor = self.matrix(&format!("{part}.weight"), &[*rows, cols])?;
@@ -90,7 +100,7 @@ impl<'a> Loader<'a> {
                 bias,
             });
         }
-        let weight = Weight::load(self.backend, name, &raw, self.activations)?;
+        let weight = Weight::load(self.backend, name, &raw, options)?;
         for (part, _) in parts {
             if let Some(tensor) = self.checkpoint.tensor(&format!("{part}.weight")) {
                 (self.progress)(tensor.bytes.len() as u64);
@@ -182,11 +192,7 @@ impl<'a> Loader<'a> {
     ///
     /// # Errors
     /// As [`Loader::weight`].
-    pub fn feed_forward(
-        &mut self,
-        layer: usize,
-        activation: Activation,
-    ) -> ModelResult<FeedForward> {
+    pub fn feed_forward(&mut self, layer: usize, gate: Gate) -> ModelResult<FeedForward> {
         let config = self.config();
         let prefix = format!("blk.{layer}");
         let parts = [
@@ -200,31 +206,37 @@ impl<'a> Loader<'a> {
         Ok(FeedForward {
             gate_up,
             down,
-            activation,
+            gate,
         })
     }
 
-    /// Embedding, last norm and head; the head is the embedding when the file has no `output.weight`.
+    /// Embedding, last norm and head, as they are stored; the head is the embedding when the file has no `output.weight`.
     ///
     /// # Errors
     /// As [`Loader::weight`].
     pub fn ends(&mut self) -> ModelResult<Ends> {
         let config = self.config();
-        let embedding = self
-            .linear("token_embd", config.vocab, config.hidden)?
-            .weight;
-        let norm = self.norm("output_norm", config.hidden)?;
-        let head = match self.checkpoint.tensor("output.weight") {
-            Some(_) => self.linear("output", config.vocab, config.hidden)?,
-            None => Linear {
-                weight: Arc::clone(&embedding),
-            },
+        let own_head = self.checkpoint.tensor("output.weight").is_some();
+        let mut as_stored = |name: &str| {
+            let options = WeightOptions {
+                on_load: OnLoad::AsStored,
+                ..self.weights
+            };
+            let parts = [(name.to_owned(), config.vocab)];
+            self.weight_with(options, name, &parts, config.hidden)
         };
+        let embedding = as_stored("token_embd")?;
+        let head = if own_head {
+            as_stored("output")?
+        } else {
+            Arc::clone(&embedding)
+        };
+        let norm = self.norm("output_norm", config.hidden)?;
         Ok(Ends {
             embedding,
             embedding_scale: config.embedding_scale,
             norm,
-            head,
+            head: Linear { weight: head },
         })
     }
 

@@ -1,7 +1,7 @@
 //! Every architecture that runs.
 
 use ucuz_formats::Checkpoint;
-use ucuz_tensor::{Activations, Backend, CacheSpec};
+use ucuz_tensor::{Backend, CacheSpec, WeightOptions};
 
 use crate::{Loader, Model, ModelError, ModelResult, gemma3, llama, qwen3};
 
@@ -45,8 +45,8 @@ pub struct LoadOptions<'a> {
     pub cache: CacheSpec,
     /// Positions served.
     pub context: usize,
-    /// How activations meet stored integers.
-    pub activations: Activations,
+    /// What the arithmetic of weights is.
+    pub weights: WeightOptions,
     /// Told of each weight's stored bytes once it is in place.
     pub progress: Box<dyn FnMut(u64) + 'a>,
 }
@@ -72,9 +72,9 @@ pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> ModelResult<Bo
         backend,
         cache,
         context,
-        activations,
+        weights,
         progress,
     } = options;
-    let mut loader = Loader::new(checkpoint, backend, &cache, context, activations, progress)?;
+    let mut loader = Loader::new(checkpoint, backend, &cache, context, weights, progress)?;
     (architecture.load)(&mut loader)
 }

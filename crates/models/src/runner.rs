@@ -136,6 +136,7 @@ impl ModelRunner {
             pool: &mut self.pool,
             workspace: &mut self.workspace,
             inputs,
+            live_rows: batch.num_rows(),
         };
         self.model.embed(&mut step)?;
         self.model.layers(&mut step, 0..layers)?;

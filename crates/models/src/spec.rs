@@ -70,7 +70,7 @@ pub trait Model: Send {
     /// What the queue reports.
     fn embed(&self, step: &mut Forward<'_>) -> TensorResult<()>;
 
-    /// Layers `range` over `workspace.x`, in place.
+    /// Layers `range` over `workspace.x`, in place; the last one leaves only the rows whose logits are wanted.
     ///
     /// # Errors
     /// What the queue reports.
@@ -96,12 +96,43 @@ pub struct Forward<'a> {
     pub workspace: &'a mut Workspace,
     /// The step.
     pub inputs: StepInputs<'a>,
+    /// Rows of the residual stream that are still computed.
+    pub live_rows: usize,
 }
 
 impl Forward<'_> {
-    /// Rows of this step.
+    /// Rows of the residual stream.
     pub fn rows(&self) -> usize {
-        self.inputs.batch.num_rows()
+        self.live_rows
+    }
+
+    /// Rows whose logits are wanted.
+    pub fn wanted_rows(&self) -> usize {
+        self.inputs.batch.logit_rows.len()
+    }
+
+    /// Leaves only the wanted rows in `workspace.x` and `workspace.heads`: nothing after the last attention reads another.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn keep_wanted_rows(&mut self) -> TensorResult<()> {
+        let (rows, wanted) = (self.rows(), self.wanted_rows());
+        if wanted == rows {
+            return Ok(());
+        }
+        let ws = &mut self.workspace;
+        let pairs = [
+            (&mut ws.delta, &mut ws.x),
+            (&mut ws.taken_heads, &mut ws.heads),
+        ];
+        for (taken, all) in pairs {
+            let dst = taken.rows_mut(0..wanted);
+            self.queue
+                .take_rows(dst, all.rows(0..rows), 0..wanted, &self.inputs)?;
+            std::mem::swap(taken, all);
+        }
+        self.live_rows = wanted;
+        Ok(())
     }
 }
 
@@ -122,10 +153,8 @@ pub struct Workspace {
     pub gate_up: Tensor,
     /// Their product: `[step_rows, ffn]`.
     pub activated: Tensor,
-    /// Rows whose logits are wanted: `[logit_rows, hidden]`.
-    pub taken: Tensor,
-    /// The same, normed: `[logit_rows, hidden]`.
-    pub taken_normed: Tensor,
+    /// Those of `heads` whose logits are wanted: `[step_rows, heads head_dim]`.
+    pub taken_heads: Tensor,
     /// Logits: `[logit_rows, vocab]`.
     pub logits: Tensor,
 }
@@ -146,8 +175,7 @@ impl Workspace {
             heads: make(rows, config.heads * config.head_dim)?,
             gate_up: make(rows, 2 * config.ffn)?,
             activated: make(rows, config.ffn)?,
-            taken: make(limits.logit_rows, config.hidden)?,
-            taken_normed: make(limits.logit_rows, config.hidden)?,
+            taken_heads: make(rows, config.heads * config.head_dim)?,
             logits: make(limits.logit_rows, config.vocab)?,
         })
     }
@@ -155,7 +183,7 @@ impl Workspace {
     /// Bytes of all matrices for `limits`, without allocating.
     pub fn bytes(config: &ModelConfig, limits: &Limits) -> usize {
         let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
-        let row = 3 * config.hidden + qkv + config.heads * config.head_dim + 3 * config.ffn;
-        4 * (limits.step_rows * row + limits.logit_rows * (2 * config.hidden + config.vocab))
+        let row = 3 * config.hidden + qkv + 2 * config.heads * config.head_dim + 3 * config.ffn;
+        4 * (limits.step_rows * row + limits.logit_rows * config.vocab)
     }
 }

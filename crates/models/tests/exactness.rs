@@ -10,28 +10,27 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Bench, Sizes, cpu, tiers, tiny_checkpoints};
+use common::{Bench, INT8, PAIR, Sizes, W8A8, cpu, tiers, tiny_checkpoints};
 use ucuz_cpu::{Tier, emulator};
-use ucuz_tensor::{Activations, Backend, KvDtype};
+use ucuz_tensor::{Backend, KvDtype, WeightOptions};
 
 const SIZES: Sizes = Sizes {
     step_rows: 320,
     sequences: 8,
     context: 160,
-    activations: Activations::Int8Pair,
+    weights: PAIR,
 };
-/// What can be chosen: precision of the cache, and how activations meet stored integers.
-const CHOICES: [(KvDtype, Activations); 3] = [
-    (KvDtype::Bf16, Activations::Int8Pair),
-    (KvDtype::Bf16, Activations::Int8),
-    (KvDtype::F32, Activations::Int8Pair),
+/// What can be chosen: precision of the cache, and the arithmetic of weights.
+const CHOICES: [(KvDtype, WeightOptions); 5] = [
+    (KvDtype::Bf16, PAIR),
+    (KvDtype::Bf16, INT8),
+    (KvDtype::Bf16, W8A8),
+    (KvDtype::Int8, PAIR),
+    (KvDtype::F32, PAIR),
 ];
 
-fn sizes(activations: Activations) -> Sizes {
-    Sizes {
-        activations,
-        ..SIZES
-    }
+fn sizes(weights: WeightOptions) -> Sizes {
+    Sizes { weights, ..SIZES }
 }
 
 /// Runs `check` for every tiny checkpoint, tier and KV precision.
@@ -46,10 +45,10 @@ fn for_all(check: impl Fn(&str, &mut Bench, &[u32])) {
 
 fn for_all_on(backend: &Arc<dyn Backend>, check: impl Fn(&str, &mut Bench, &[u32])) {
     for (name, path, values) in tiny_checkpoints() {
-        for (dtype, activations) in CHOICES {
-            let mut bench = Bench::open(&path, backend, dtype, sizes(activations));
+        for (dtype, weights) in CHOICES {
+            let mut bench = Bench::open(&path, backend, dtype, sizes(weights));
             check(
-                &format!("{name} {} {activations:?}", dtype.name()),
+                &format!("{name} {} {weights:?}", dtype.name()),
                 &mut bench,
                 &common::ids(&values["ids"]),
             );
@@ -65,6 +64,32 @@ fn with_cache_equals_recomputed_whole() {
             let whole = bench.logits(1, &ids[..end], end).pop().unwrap();
             assert!(whole == cached[end - 1], "{name}: {end} tokens");
         }
+    });
+}
+
+#[test]
+fn wanted_rows_have_the_bits_they_have_among_all() {
+    for_all(|name, bench, ids| {
+        let whole = bench.logits(0, ids, ids.len());
+        for (sequence, step) in [(1, 7), (2, ids.len() as u32)] {
+            let wanted = |row: u32| row % step == step - 1;
+            let expected: Vec<Vec<f32>> = (0u32..)
+                .zip(&whole)
+                .filter(|(row, _)| wanted(*row))
+                .map(|(_, logits)| logits.clone())
+                .collect();
+            let got = bench.feed_wanted(&[(sequence, ids, 0)], wanted);
+            assert!(got == expected, "{name}: every {step}th row");
+        }
+        // Nothing is asked of the first chunk; its keys and values must be there all the same.
+        let middle = ids.len() / 2;
+        assert!(
+            bench
+                .feed_wanted(&[(3, &ids[..middle], 0)], |_| false)
+                .is_empty()
+        );
+        let rest = bench.feed(&[(3, ids, middle)]).remove(0);
+        assert!(rest == whole[middle..], "{name}: after a silent chunk");
     });
 }
 
@@ -114,11 +139,11 @@ fn every_tier_and_thread_count_equals_generic_on_one_thread() {
     let mut expected = std::collections::BTreeMap::new();
     let generic = cpu(Tier::Generic, 1);
     for (name, path, values) in tiny_checkpoints() {
-        for (dtype, activations) in CHOICES {
+        for (dtype, weights) in CHOICES {
             let ids = common::ids(&values["ids"]);
-            let mut bench = Bench::open(&path, &generic, dtype, sizes(activations));
+            let mut bench = Bench::open(&path, &generic, dtype, sizes(weights));
             expected.insert(
-                (name.clone(), dtype.name(), activations.name()),
+                (name.clone(), dtype.name(), format!("{weights:?}")),
                 bench.logits(0, &ids, ids.len()),
             );
         }
@@ -127,12 +152,12 @@ fn every_tier_and_thread_count_equals_generic_on_one_thread() {
         for threads in [1, 2] {
             let backend = cpu(tier, threads);
             for (name, path, values) in tiny_checkpoints() {
-                for (dtype, activations) in CHOICES {
+                for (dtype, weights) in CHOICES {
                     let ids = common::ids(&values["ids"]);
-                    let mut bench = Bench::open(&path, &backend, dtype, sizes(activations));
+                    let mut bench = Bench::open(&path, &backend, dtype, sizes(weights));
                     let got = bench.logits(0, &ids, ids.len());
                     assert!(
-                        got == expected[&(name.clone(), dtype.name(), activations.name())],
+                        got == expected[&(name.clone(), dtype.name(), format!("{weights:?}"))],
                         "{tier}, {threads} threads: {name} {}",
                         dtype.name()
                     );
@@ -147,10 +172,16 @@ fn kv_bytes_allocated_equal_the_formula() {
     let backend = cpu(Tier::Generic, 1);
     let mut shapes = std::collections::BTreeSet::new();
     for (name, path, _) in tiny_checkpoints() {
-        for (dtype, activations) in CHOICES {
-            let bench = Bench::open(&path, &backend, dtype, sizes(activations));
+        for (dtype, weights) in CHOICES {
+            let bench = Bench::open(&path, &backend, dtype, sizes(weights));
             let config = &bench.runner.model().spec().config;
-            let per_token = 2 * config.layers * config.kv_heads * config.head_dim * dtype.bytes();
+            // int8 has one f32 scale for each key and each value.
+            let head_bytes = match dtype {
+                KvDtype::F32 => config.head_dim * 4,
+                KvDtype::Bf16 => config.head_dim * 2,
+                KvDtype::Int8 => config.head_dim + 4,
+            };
+            let per_token = 2 * config.layers * config.kv_heads * head_bytes;
             assert_eq!(bench.runner.cache().token_bytes(), per_token, "{name}");
             let blocks = bench.runner.blocks()[0];
             assert!(bench.runner.blocks().iter().all(|n| *n == blocks));

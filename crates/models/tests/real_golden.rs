@@ -13,19 +13,57 @@ mod common;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::{Bench, Distance, Sizes, compare, cpu, golden, ids, json, reference, tiers};
+use common::{
+    Bench, Distance, INT8, PAIR, Sizes, W8A8, compare, cpu, golden, ids, json, reference, tiers,
+};
 use serde_json::Value;
 use ucuz_formats::Checkpoint;
 use ucuz_report::{Divergence, TokenDivergence};
-use ucuz_tensor::{Activations, Backend, KvDtype};
+use ucuz_tensor::{Backend, KvDtype, WeightOptions};
 
 const SIZES: Sizes = Sizes {
     step_rows: 256,
     sequences: 1,
     context: 1280,
-    activations: Activations::Int8Pair,
+    weights: PAIR,
 };
 const NAMES: [&str; 3] = ["smollm2", "gemma3-270m", "qwen2.5-coder-0.5b"];
+
+/// Positions on which all tiers are compared.
+const HEAD: usize = 96;
+
+/// What a user may choose.
+#[derive(Clone, Copy)]
+struct Choice {
+    /// As the table prints it.
+    name: &'static str,
+    kv_dtype: KvDtype,
+    weights: WeightOptions,
+}
+
+/// Measured on the fastest tier; the README quotes them. One code an activation is shown for the smallest model only.
+const CHOICES: [Choice; 4] = [
+    Choice {
+        name: "cpu",
+        kv_dtype: KvDtype::Bf16,
+        weights: PAIR,
+    },
+    Choice {
+        name: "cpu, int8 activations",
+        kv_dtype: KvDtype::Bf16,
+        weights: INT8,
+    },
+    Choice {
+        name: "cpu, int8 KV",
+        kv_dtype: KvDtype::Int8,
+        weights: PAIR,
+    },
+    Choice {
+        name: "cpu, w8a8",
+        kv_dtype: KvDtype::Bf16,
+        weights: W8A8,
+    },
+];
 
 fn models() -> Option<PathBuf> {
     let folder = std::env::var_os("UCUZ_TEST_MODELS").map(PathBuf::from);
@@ -107,7 +145,7 @@ fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32]) -> St
     let s = all.summary().unwrap();
     assert!(
         s.kl_mean < 0.05,
-        "mean KL divergence {} is more than int8 activations explain",
+        "mean KL divergence {} is more than one int8 code a number explains",
         s.kl_mean
     );
     format!(
@@ -118,6 +156,39 @@ fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32]) -> St
         s.perplexity_reference,
         s.perplexity_other
     )
+}
+
+/// One real model, beside what the reference makes of its long prompt.
+struct Subject<'a> {
+    name: &'a str,
+    checkpoint: &'a Checkpoint,
+    prompts: &'a [Value],
+    long: &'a [u32],
+    oracle_rows: &'a [Vec<f32>],
+}
+
+impl Subject<'_> {
+    /// Prints the table's row of one choice.
+    fn measure(&self, backend: &Arc<dyn Backend>, choice: Choice) {
+        let sizes = Sizes {
+            weights: choice.weights,
+            ..SIZES
+        };
+        let mut bench = Bench::load(self.checkpoint, backend, choice.kv_dtype, sizes);
+        let row = run(&mut bench, self.prompts);
+        let far = divergence(self.oracle_rows, &mut bench, self.long);
+        print(self.name, choice.name, &row, &far);
+    }
+
+    /// Logits of the first positions of the long prompt, in two steps.
+    fn head(&self, backend: &Arc<dyn Backend>, choice: Choice) -> Vec<Vec<f32>> {
+        let sizes = Sizes {
+            weights: choice.weights,
+            ..SIZES
+        };
+        let mut bench = Bench::load(self.checkpoint, backend, choice.kv_dtype, sizes);
+        bench.logits(0, &self.long[..self.long.len().min(HEAD)], HEAD / 2)
+    }
 }
 
 #[test]
@@ -146,44 +217,37 @@ fn real_models_meet_the_golden_values() {
         );
         let oracle_rows = oracle.logits(0, &long, 256);
         drop(oracle);
-        let mut first: Option<Vec<Vec<f32>>> = None;
-        for tier in tiers().into_iter().rev() {
-            let backend: Arc<dyn Backend> = cpu(tier, 2);
-            let mut bench = Bench::load(&checkpoint, &backend, KvDtype::Bf16, SIZES);
-            // One arithmetic for all tiers: the slower ones are held to the fastest one's bits on a shorter text.
-            let head = &long[..long.len().min(96)];
-            let rows = bench.logits(0, head, 48);
-            match &first {
-                Some(expected) => {
-                    assert!(*expected == rows, "{name}: tier {tier} differs");
-                    println!(
-                        "| {name} | {tier} | equal to the tier above, bit for bit, on {} positions | | | | | | |",
-                        head.len()
-                    );
-                }
-                None => {
-                    let row = run(&mut bench, &prompts);
-                    print(
-                        name,
-                        tier.name(),
-                        &row,
-                        &divergence(&oracle_rows, &mut bench, &long),
-                    );
-                    if name == "smollm2" {
-                        // What one code an activation costs; the README quotes it.
-                        let sizes = Sizes {
-                            activations: Activations::Int8,
-                            ..SIZES
-                        };
-                        let mut int8 = Bench::load(&checkpoint, &backend, KvDtype::Bf16, sizes);
-                        let row = run(&mut int8, &prompts);
-                        let far = divergence(&oracle_rows, &mut int8, &long);
-                        print(name, &format!("{tier} int8"), &row, &far);
-                    }
-                    first = Some(rows);
-                }
+        let subject = Subject {
+            name,
+            checkpoint: &checkpoint,
+            prompts: &prompts,
+            long: &long,
+            oracle_rows: &oracle_rows,
+        };
+        let fastest = tiers().pop().unwrap();
+        for choice in CHOICES {
+            if name == "smollm2" || choice.weights != INT8 {
+                subject.measure(&cpu(fastest, 2), choice);
             }
         }
+        for choice in CHOICES {
+            equal_on_every_tier(&subject, choice);
+        }
+    }
+}
+
+/// One arithmetic for all tiers: the slower ones are held to the fastest one's bits, on a shorter text.
+fn equal_on_every_tier(subject: &Subject<'_>, choice: Choice) {
+    let (name, what) = (subject.name, choice.name);
+    let mut tiers = tiers().into_iter().rev();
+    let expected = subject.head(&cpu(tiers.next().unwrap(), 2), choice);
+    for tier in tiers {
+        let rows = subject.head(&cpu(tier, 2), choice);
+        assert!(expected == rows, "{name}: tier {tier} differs, {what}");
+        println!(
+            "| {name} | {tier}, {what} | equal to the fastest tier, bit for bit, on {} positions | | | | | | |",
+            rows.len()
+        );
     }
 }
 
@@ -198,7 +262,7 @@ fn smollm2_keeps_the_exactness_contract() {
         step_rows: 512,
         sequences: 8,
         context: 320,
-        activations: Activations::Int8Pair,
+        weights: PAIR,
     };
     let best = tiers().pop().unwrap();
     let mut bench = Bench::load(&checkpoint, &cpu(best, 2), KvDtype::Bf16, sizes);

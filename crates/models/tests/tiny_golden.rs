@@ -8,14 +8,14 @@
 
 mod common;
 
-use common::{Bench, Sizes, compare, cpu, log_softmax, reference, tiers, tiny_checkpoints};
-use ucuz_tensor::{Activations, KvDtype};
+use common::{Bench, PAIR, Sizes, compare, cpu, log_softmax, reference, tiers, tiny_checkpoints};
+use ucuz_tensor::KvDtype;
 
 const SIZES: Sizes = Sizes {
     step_rows: 48,
     sequences: 1,
     context: 160,
-    activations: Activations::Int8Pair,
+    weights: PAIR,
 };
 
 /// The golden values carry 7 significant digits of log-probabilities below 20 nats; f32 over at most 6 layers adds less.

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::batch::Batch;
 use crate::cache::{CacheSpec, KvPool, LayerCache};
+use crate::ceiling::{Ceiling, CeilingKind};
 use crate::error::TensorResult;
 use crate::layout::PanelLayout;
 use crate::sampling::{SampleRow, Sampled};
@@ -88,6 +89,15 @@ pub struct AttentionOptions {
     pub scale: f32,
     /// Tokens that a query sees, itself included; `None` sees all.
     pub window: Option<usize>,
+}
+
+/// The function of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// GELU in its tanh form.
+    GeluTanh,
 }
 
 /// Proof that a batch was handed to the device; operations read it, never host slices.
@@ -179,6 +189,13 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// When the scratch cannot be had.
     fn queue(&self, limits: &Limits) -> TensorResult<Box<dyn Queue>>;
+
+    /// Measures what this device can do at most, with all its threads and the instructions its kernels use; takes from a
+    /// tenth of a second to a few seconds, and nothing else may run meanwhile. `None` when it has no such measurement.
+    ///
+    /// # Errors
+    /// When the memory to read cannot be had.
+    fn ceiling(&self, kind: CeilingKind) -> TensorResult<Option<Ceiling>>;
 }
 
 /// Operations in order on one device.
@@ -274,6 +291,28 @@ pub trait Queue: Send {
     /// # Errors
     /// Shapes that disagree.
     fn gelu_mul(&mut self, dst: ViewMut<'_>, gate_up: View<'_>) -> TensorResult<()>;
+
+    /// `dst = activation(gate) · up` where `[gate, up] = x wᵀ + bias`. `dst: [rows, w.rows / 2]`, `x: [rows, w.cols]`.
+    ///
+    /// `gate_up: [rows, w.rows]` is room that an implementation may use; what it holds afterwards is not said. The bits are
+    /// those of [`Queue::linear`] and [`Queue::silu_mul`] or [`Queue::gelu_mul`], one after the other.
+    ///
+    /// # Errors
+    /// Shapes that disagree.
+    fn linear_gated(
+        &mut self,
+        dst: ViewMut<'_>,
+        mut gate_up: ViewMut<'_>,
+        x: View<'_>,
+        w: &Weight,
+        gate: Gate,
+    ) -> TensorResult<()> {
+        self.linear(gate_up.reborrow(), x, w)?;
+        match gate {
+            Gate::Silu => self.silu_mul(dst, gate_up.view()),
+            Gate::GeluTanh => self.gelu_mul(dst, gate_up.view()),
+        }
+    }
 
     /// `dst = dst + x`, in place.
     ///

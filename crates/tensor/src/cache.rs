@@ -19,7 +19,7 @@ pub enum KvDtype {
     F32,
     /// 2 bytes, the default.
     Bf16,
-    /// 1 byte and one f32 scale per token, head and side.
+    /// 1 byte and one f32 scale per token, head and side: `absmax / 127`, see [`crate::numerics::RowScale`].
     Int8,
 }
 

@@ -34,7 +34,9 @@ macro_rules! conformance {
             linear_computes_each_part_in_its_own_format
             linear_row_alone_equals_row_in_a_batch
             linear_add_equals_linear_then_add
+            linear_gated_equals_linear_then_gate
             linear_keeps_a_bad_row_to_itself
+            conversion_on_load_equals_stored_rows
             embed_decodes_rows_exactly
             attention_stays_within_the_bound_of_its_cache
             attention_over_many_blocks_stays_within_its_bound
@@ -42,6 +44,7 @@ macro_rules! conformance {
             attention_alone_equals_in_a_batch
             attention_does_not_depend_on_block_numbers
             attention_never_reads_behind_the_window
+            attention_keeps_a_bad_token_to_the_rows_that_see_it
             rms_norm_stays_within_its_bound
             rope_rotates_both_styles_with_and_without_norms
             activations_stay_within_their_bound

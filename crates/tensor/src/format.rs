@@ -33,6 +33,7 @@ pub enum Format {
     IQ4_NL,
     IQ4_XS,
     MXFP4,
+    Int8Row,
 }
 
 /// How a product with this weight is computed, the same on every tier and for any number of rows.
@@ -41,12 +42,17 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
     /// Activations quantised to int8 with one f32 scale per row and group; exact integer dots; per group
-    /// `acc = fma(f32(Σ_s sub_scale_s · dot_s), s_x · d, acc)`, then, if the format has a minimum,
-    /// `acc = fma(f32(Σ_s sub_min_s · sum_s), s_x · m, acc)`.
+    /// `acc = fma(total, s_x · d, acc)`, then, if the format has a minimum, `acc = fma(total_sum, s_x · m, acc)`.
+    ///
+    /// `total` is `f32(dot)`, with one sub-scale `f32(dot) · sub_scale`, with two
+    /// `fma(f32(dot_1), sub_scale_1, f32(dot_0) · sub_scale_0)`; `total_sum` is the same of the sums of the codes and the sub-minima.
     I8,
-    /// As [`Arithmetic::I8`], and then once more for what the rounding of the activations left over, a group at a time:
-    /// `x ≈ s · q + s' · q'` with `q'` the int8 codes of `x - s · q`. Fifteen bits instead of eight, for twice the dots.
+    /// As [`Arithmetic::I8`] with codes of fifteen bits: `x ≈ s / 256 · (256 q + q')`, both `q` and `q'` within ±127, so that a
+    /// dot is `256 · (w · q) + w · q'`: twice the integer work, the same work for scales.
     I8Pair,
+    /// Activations quantised to int8 with one f32 scale per row, weights with one per row of theirs; one exact dot over all
+    /// columns, then `acc = f32(dot) · (s_x · s_w)`.
+    I8Row,
     /// Activations rounded to bf16; codes are small integers (exact in bf16); per group the even and the odd
     /// columns are summed apart, ascending, then `acc = fma(even + odd, d, acc)`.
     Bf16Code,
@@ -84,6 +90,34 @@ impl Activations {
     }
 }
 
+/// What happens to the format of a weight while it is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnLoad {
+    /// It stays.
+    #[default]
+    AsStored,
+    /// Every projection becomes [`Format::Int8Row`], rounded to nearest; embedding and head stay as they are.
+    W8A8,
+}
+
+impl OnLoad {
+    /// Name as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AsStored => "as-stored",
+            Self::W8A8 => "w8a8",
+        }
+    }
+
+    /// The format of a projection that is stored as `stored`.
+    pub const fn format(self, stored: Format) -> Format {
+        match self {
+            Self::AsStored => stored,
+            Self::W8A8 => Format::Int8Row,
+        }
+    }
+}
+
 /// What the numbers of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
@@ -91,7 +125,7 @@ pub enum Coding {
     Float,
     /// Integer codes with scales; see [`Group`] for the exact value of an element.
     Integer {
-        /// Bits of the compute code: 4 (codes fit -8..=7 if signed, 0..=15 if not) or 8 (-128..=127).
+        /// Bits of a code: 2, 3, 4, 5, 6 or 8; `-2^(bits - 1)..` if signed, `0..2^bits` if not.
         bits: u8,
         /// Whether codes are signed.
         signed: bool,
@@ -102,11 +136,26 @@ pub enum Coding {
         /// Whether a minimum `m` is added, with as many integer sub-minima as there are sub-scales.
         minimum: bool,
     },
-    /// 4-bit indices into 16 integer levels, one f32 scale per group.
+    /// int8 codes under one f32 scale per row, which follows them.
+    RowScaled,
+    /// 4-bit indices into 16 integer levels.
     Codebook {
         /// The levels, exact in bf16.
         levels: &'static [i8; 16],
+        /// How scales are stored.
+        scale: CodebookScale,
     },
+}
+
+/// How the scales of a codebook format are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodebookScale {
+    /// One f16 per group.
+    F16,
+    /// One f16 per 8 groups times an integer sub-scale per group.
+    F16Sub,
+    /// One exponent byte per group, see [`quant::mxfp4`].
+    Exponent,
 }
 
 /// Splits one stored block into its groups.
@@ -118,17 +167,19 @@ pub struct FormatInfo {
     pub format: Format,
     /// Its usual name, as in GGUF tooling.
     pub name: &'static str,
-    /// Type id in a GGUF file.
-    pub gguf_id: u32,
+    /// Type id in a GGUF file, if it can be stored there.
+    pub gguf_id: Option<u32>,
     /// Elements of one block; a row is a whole number of blocks.
     pub block_elements: usize,
     /// Bytes of one block.
     pub block_bytes: usize,
+    /// Bytes of a row behind its blocks.
+    pub row_tail_bytes: usize,
     /// What a block holds.
     pub coding: Coding,
     /// The arithmetic it runs with.
     pub arithmetic: Arithmetic,
-    /// Splits one block into `block_elements / 32` groups; `None` for [`Coding::Float`].
+    /// Splits one block into `block_elements / 32` groups; `None` where a row is not made of [`Group`]s.
     pub unpack: Option<Unpack>,
 }
 
@@ -153,9 +204,10 @@ macro_rules! row {
         FormatInfo {
             format: Format::$f,
             name: stringify!($f),
-            gguf_id: $id,
+            gguf_id: Some($id),
             block_elements: $elements,
             block_bytes: $bytes,
+            row_tail_bytes: 0,
             coding: $coding,
             arithmetic: Arithmetic::$arith,
             unpack: $unpack,
@@ -191,7 +243,7 @@ pub static FORMATS: &[FormatInfo] = &[
         6,
         32,
         22,
-        integer(8, true, 1, 0, false),
+        integer(5, true, 1, 0, false),
         I8,
         Some(quant::q5_0::unpack)
     ),
@@ -200,7 +252,7 @@ pub static FORMATS: &[FormatInfo] = &[
         7,
         32,
         24,
-        integer(8, true, 1, 0, true),
+        integer(5, false, 1, 0, true),
         I8,
         Some(quant::q5_1::unpack)
     ),
@@ -218,7 +270,7 @@ pub static FORMATS: &[FormatInfo] = &[
         10,
         256,
         84,
-        integer(4, false, 8, 2, true),
+        integer(2, false, 8, 2, true),
         I8,
         Some(quant::q2_k::unpack)
     ),
@@ -227,7 +279,7 @@ pub static FORMATS: &[FormatInfo] = &[
         11,
         256,
         110,
-        integer(4, true, 8, 2, false),
+        integer(3, true, 8, 2, false),
         I8,
         Some(quant::q3_k::unpack)
     ),
@@ -245,7 +297,7 @@ pub static FORMATS: &[FormatInfo] = &[
         13,
         256,
         176,
-        integer(8, true, 8, 1, true),
+        integer(5, false, 8, 1, true),
         I8,
         Some(quant::q5_k::unpack)
     ),
@@ -254,7 +306,7 @@ pub static FORMATS: &[FormatInfo] = &[
         14,
         256,
         210,
-        integer(8, true, 8, 2, false),
+        integer(6, true, 8, 2, false),
         I8,
         Some(quant::q6_k::unpack)
     ),
@@ -264,7 +316,8 @@ pub static FORMATS: &[FormatInfo] = &[
         32,
         18,
         Coding::Codebook {
-            levels: &quant::iq4_nl::LEVELS
+            levels: &quant::iq4_nl::LEVELS,
+            scale: CodebookScale::F16,
         },
         Bf16Code,
         Some(quant::iq4_nl::unpack)
@@ -275,7 +328,8 @@ pub static FORMATS: &[FormatInfo] = &[
         256,
         136,
         Coding::Codebook {
-            levels: &quant::iq4_nl::LEVELS
+            levels: &quant::iq4_nl::LEVELS,
+            scale: CodebookScale::F16Sub,
         },
         Bf16Code,
         Some(quant::iq4_xs::unpack)
@@ -286,11 +340,23 @@ pub static FORMATS: &[FormatInfo] = &[
         32,
         17,
         Coding::Codebook {
-            levels: &quant::mxfp4::LEVELS
+            levels: &quant::mxfp4::LEVELS,
+            scale: CodebookScale::Exponent,
         },
         Bf16Code,
         Some(quant::mxfp4::unpack)
     ),
+    FormatInfo {
+        format: Format::Int8Row,
+        name: "INT8_ROW",
+        gguf_id: None,
+        block_elements: 1,
+        block_bytes: 1,
+        row_tail_bytes: 4,
+        coding: Coding::RowScaled,
+        arithmetic: Arithmetic::I8Row,
+        unpack: None,
+    },
 ];
 
 impl Format {
@@ -303,7 +369,7 @@ impl Format {
     pub fn from_gguf_id(id: u32) -> Option<Self> {
         FORMATS
             .iter()
-            .find(|row| row.gguf_id == id)
+            .find(|row| row.gguf_id == Some(id))
             .map(|row| row.format)
     }
 
@@ -312,7 +378,8 @@ impl Format {
         let info = self.info();
         cols.is_multiple_of(info.block_elements)
             .then_some(cols / info.block_elements)?
-            .checked_mul(info.block_bytes)
+            .checked_mul(info.block_bytes)?
+            .checked_add(info.row_tail_bytes)
     }
 
     /// Bits per weight in the file, block bookkeeping counted.

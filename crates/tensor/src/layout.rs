@@ -8,25 +8,36 @@
 //! panel  = integer/codebook: blocks of `groups_per_scale` groups of 32 columns, ascending
 //!          float:            pairs of columns (bf16), or single columns (f16, f32), ascending, padded to 32 columns
 //! block  = d[16]  m[16]?  then per group: sub_scales[s][16]  sub_mins[s][16]  codes
-//!          d, m are f16 (integer) or f32 (codebook); m only with a minimum; a short last block holds only its groups
-//! codes  = 8 bits: for quad q in 0..8, row r, c in 0..4:  byte (q*16 + r)*4 + c            = code(r, 4q + c) + 128
-//!          4 bits: for quad q in 0..4, row r, c in 0..4:  byte (q*16 + r)*4 + c, low nibble = code(r, 4q + c) + bias,
-//!                                                         high nibble = code(r, 16 + 4q + c) + bias
-//!          bias = 8 when signed, else 0; codebook: the nibble is the index into the levels
+//!          d, m are f16, or d an exponent byte (MXFP4); m only with a minimum; a short last block holds only its groups
+//!          2-bit codes: sub-scale and sub-minimum share a byte, the scale in its low nibble
+//! codes  = planes of 8, 4, 2 or 1 bits, the low bits of the code first: 2 = 2, 3 = 2 + 1, 4 = 4, 5 = 4 + 1, 6 = 4 + 2, 8 = 8
+//! plane  = b vectors of 64 bytes; quad q (columns 4q..4q + 4 of 32) is in vector q % b, shifted left by b (q / b):
+//!          byte ((q % b)*16 + r)*4 + c, bits b (q / b)..  =  its b bits of code(r, 4q + c) + bias
+//!          bias = 2^(bits - 1) when signed, else 0; codebook: the code is the index into the levels
+//! rows   = INT8_ROW: scale[16] in f32, then for quad q, row r, c in 0..4:  byte (q*16 + r)*4 + c  =  code(r, 4q + c) + 128,
+//!          columns padded to 64
 //! bf16   = for pair p, row r: [w(r, 2p), w(r, 2p + 1)]        f16, f32 = for column k, row r: w(r, k)
 //! ```
 
 use crate::error::{TensorError, TensorResult};
-use crate::format::{Coding, Format, GROUP};
+use crate::format::{CodebookScale, Coding, Format, GROUP};
 
 /// Rows of one panel.
 pub const PANEL_ROWS: usize = 16;
+/// Columns of one span of row-scaled codes: what one tile of a tile unit takes.
+pub const ROW_SPAN: usize = 64;
+/// Most columns of row-scaled weights: `127² · 2^16` and `255 · 127 · 2^16` fit 32 bits.
+const ROW_COLS_MAX: usize = 1 << 16;
+/// Bytes of four columns of a panel at eight bits: one vector.
+const QUAD_BYTES: usize = PANEL_ROWS * 4;
 
 /// The compute layout of one weight part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PanelLayout {
-    /// Stored format it was made from.
+    /// Format of the weights in memory.
     pub format: Format,
+    /// Format of the rows they are made from; another one when they are converted on the way.
+    pub stored: Format,
     /// Rows that mean something.
     pub rows: usize,
     /// Columns that mean something.
@@ -40,6 +51,8 @@ pub struct PanelLayout {
 pub enum PanelKind {
     /// Codes with scales.
     Coded(CodedPanel),
+    /// int8 codes with one scale a row.
+    Rows,
     /// `[cols/2][16][2]` bf16.
     Bf16,
     /// `[cols][16]` f16.
@@ -48,10 +61,19 @@ pub enum PanelKind {
     F32,
 }
 
+/// How the scale of a block is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleKind {
+    /// f16.
+    F16,
+    /// An exponent byte, see [`crate::quant::mxfp4`].
+    Exponent,
+}
+
 /// Byte geometry of a coded panel; all sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodedPanel {
-    /// 4 or 8.
+    /// Bits of a code: 2, 3, 4, 5, 6 or 8.
     pub bits: u8,
     /// What is added to a code before it is stored; 0 for codebook indices.
     pub bias: u8,
@@ -61,25 +83,82 @@ pub struct CodedPanel {
     pub sub_scales: usize,
     /// Whether there is a minimum.
     pub minimum: bool,
-    /// Whether `d` is f32 (codebook) instead of f16.
-    pub wide_scale: bool,
+    /// How `d` is stored.
+    pub scale: ScaleKind,
 }
 
 impl CodedPanel {
     /// Bytes of `d` (and `m`) at the head of a block.
     pub const fn header_bytes(&self) -> usize {
-        let d = PANEL_ROWS * if self.wide_scale { 4 } else { 2 };
+        let d = match self.scale {
+            ScaleKind::F16 => PANEL_ROWS * 2,
+            ScaleKind::Exponent => PANEL_ROWS,
+        };
         d + if self.minimum { PANEL_ROWS * 2 } else { 0 }
     }
 
     /// Bytes of the sub-scales (and sub-minima) before the codes of a group.
     pub const fn sub_bytes(&self) -> usize {
-        self.sub_scales * PANEL_ROWS * if self.minimum { 2 } else { 1 }
+        let own_byte = self.minimum && !self.packed_subs();
+        self.sub_scales * PANEL_ROWS * if own_byte { 2 } else { 1 }
+    }
+
+    /// Whether a sub-scale and its sub-minimum share a byte: the scale is the low nibble.
+    pub const fn packed_subs(&self) -> bool {
+        self.bits == 2
+    }
+
+    /// Bits of the plane that holds the low bits of the codes; the other plane has the rest, if any.
+    pub const fn low_bits(&self) -> u8 {
+        match self.bits {
+            2 | 3 => 2,
+            8 => 8,
+            _ => 4,
+        }
+    }
+
+    /// Where each plane lies: bits of the plane, its first byte within the codes of a group, bits of the code below it.
+    pub fn planes(&self) -> impl Iterator<Item = (u8, usize, u8)> + use<> {
+        let low = self.low_bits();
+        let start = usize::from(low) * QUAD_BYTES;
+        [(low, 0, 0), (self.bits - low, start, low)]
+            .into_iter()
+            .filter(|plane| plane.0 > 0)
+    }
+
+    /// The stored code, bias and all, of one column of one lane; `codes` are those of the group.
+    pub fn stored_code(&self, codes: &[u8], column: usize, lane: usize) -> u8 {
+        let (quad, c) = (column / 4, column % 4);
+        self.planes().fold(0, |code, (bits, start, below)| {
+            let b = usize::from(bits);
+            let byte = codes[start + (quad % b * PANEL_ROWS + lane) * 4 + c];
+            let mask = u8::MAX >> (8 - bits);
+            code | (byte >> (b * (quad / b)) & mask) << below
+        })
+    }
+
+    /// Stores the codes, bias and all, of the 32 columns of one lane.
+    pub fn put_codes(&self, codes: &mut [u8], lane: usize, stored: &[u8; GROUP]) {
+        let quads: &[[u8; 4]; GROUP / 4] = bytemuck::cast_ref(stored);
+        for (bits, start, below) in self.planes() {
+            let b = usize::from(bits);
+            let mask = u8::MAX >> (8 - bits);
+            for vector in 0..b {
+                let place = start + (vector * PANEL_ROWS + lane) * 4;
+                let bytes: [u8; 4] = std::array::from_fn(|c| {
+                    let own = quads.iter().skip(vector).step_by(b).enumerate();
+                    own.fold(0, |byte, (at, quad)| {
+                        byte | (quad[c] >> below & mask) << (b * at)
+                    })
+                });
+                codes[place..place + 4].copy_from_slice(&bytes);
+            }
+        }
     }
 
     /// Bytes of the codes of a group.
     pub const fn code_bytes(&self) -> usize {
-        PANEL_ROWS * GROUP * self.bits as usize / 8
+        QUAD_BYTES * self.bits as usize
     }
 
     /// Bytes of one group: sub-scales and codes.
@@ -112,7 +191,21 @@ impl PanelLayout {
     /// # Errors
     /// [`TensorError::Shape`] when a row is not a whole number of 32-column groups (coded formats only).
     pub fn new(format: Format, rows: usize, cols: usize) -> TensorResult<Self> {
+        Self::converted(format, format, rows, cols)
+    }
+
+    /// The layout of `rows x cols` weights stored as `stored` that become `format` while they are repacked.
+    ///
+    /// # Errors
+    /// As [`PanelLayout::new`]; [`TensorError::Shape`] when there are too many columns for [`Format::Int8Row`].
+    pub fn converted(
+        stored: Format,
+        format: Format,
+        rows: usize,
+        cols: usize,
+    ) -> TensorResult<Self> {
         let kind = match format.info().coding {
+            Coding::RowScaled => PanelKind::Rows,
             Coding::Float => match format {
                 Format::BF16 => PanelKind::Bf16,
                 Format::F16 => PanelKind::F16,
@@ -126,25 +219,22 @@ impl PanelLayout {
                 minimum,
             } => PanelKind::Coded(CodedPanel {
                 bits,
-                bias: if bits == 8 {
-                    128
-                } else if signed {
-                    8
-                } else {
-                    0
-                },
+                bias: if signed { 1 << (bits - 1) } else { 0 },
                 groups_per_scale: usize::from(groups_per_scale),
                 sub_scales: usize::from(sub_scales),
                 minimum,
-                wide_scale: false,
+                scale: ScaleKind::F16,
             }),
-            Coding::Codebook { .. } => PanelKind::Coded(CodedPanel {
+            Coding::Codebook { scale, .. } => PanelKind::Coded(CodedPanel {
                 bits: 4,
                 bias: 0,
-                groups_per_scale: 1,
-                sub_scales: 0,
+                groups_per_scale: if scale == CodebookScale::F16Sub { 8 } else { 1 },
+                sub_scales: usize::from(scale == CodebookScale::F16Sub),
                 minimum: false,
-                wide_scale: true,
+                scale: match scale {
+                    CodebookScale::Exponent => ScaleKind::Exponent,
+                    CodebookScale::F16 | CodebookScale::F16Sub => ScaleKind::F16,
+                },
             }),
         };
         if matches!(kind, PanelKind::Coded(_)) && !cols.is_multiple_of(GROUP) {
@@ -154,8 +244,16 @@ impl PanelLayout {
                 cols,
             ));
         }
+        if kind == PanelKind::Rows && cols > ROW_COLS_MAX {
+            return Err(TensorError::shape(
+                format!("columns of a {format} weight"),
+                format!("at most {ROW_COLS_MAX}, so that dots fit 32 bits"),
+                cols,
+            ));
+        }
         Ok(Self {
             format,
+            stored,
             rows,
             cols,
             kind,
@@ -177,6 +275,7 @@ impl PanelLayout {
         let cols = self.groups() * GROUP;
         match self.kind {
             PanelKind::Coded(coded) => coded.panel_bytes(self.groups()),
+            PanelKind::Rows => PANEL_ROWS * (4 + self.cols.next_multiple_of(ROW_SPAN)),
             PanelKind::Bf16 | PanelKind::F16 => PANEL_ROWS * cols * 2,
             PanelKind::F32 => PANEL_ROWS * cols * 4,
         }

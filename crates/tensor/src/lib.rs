@@ -2,7 +2,7 @@
 //!
 //! Here: dtypes, stored number [`FORMATS`](format::FORMATS), their [`Arithmetic`], weights and their
 //! compute layouts, tensors and views, the [`Backend`] and [`Queue`] traits, the
-//! [`Batch`] of one step, the shape of the KV cache, the checks at a queue's door, sampling from a row of logits, and the plain
+//! [`Batch`] of one step, the shape of the KV cache, the names of a device's ceilings, the checks at a queue's door, sampling from a row of logits, and the plain
 //! [reference backend](mod@reference) that is the oracle of accuracy.
 //!
 //! Deliberately not here: files, text, any instruction set; threads only inside the reference backend. Every other crate may use this one.
@@ -11,6 +11,7 @@ pub mod backend;
 pub mod batch;
 pub mod buffer;
 pub mod cache;
+pub mod ceiling;
 pub mod check;
 pub mod conformance;
 pub mod error;
@@ -26,12 +27,13 @@ pub mod weight;
 pub use backend::{Backend, Queue};
 pub use batch::{Batch, SeqSlot};
 pub use cache::{CacheSpec, KvDtype, KvPool};
+pub use ceiling::{Ceiling, CeilingKind};
 pub use error::{TensorError, TensorResult};
-pub use format::{Activations, Arithmetic, Format};
+pub use format::{Activations, Arithmetic, Format, OnLoad};
 pub use tensor::{Tensor, View, ViewMut};
-pub use weight::Weight;
+pub use weight::{Weight, WeightOptions};
 
 /// Version of the arithmetic that fixes every bit of a result; it keys caches and is the `system_fingerprint`.
 ///
 /// Raise it with any change of an order of operations, a rounding or a constant in a canonical kernel.
-pub const ARITHMETIC_VERSION: u32 = 1;
+pub const ARITHMETIC_VERSION: u32 = 2;

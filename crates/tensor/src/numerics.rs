@@ -9,6 +9,7 @@
 
 mod bf16;
 mod exp;
+mod int8;
 mod ln;
 mod rope;
 mod sum;
@@ -18,6 +19,7 @@ pub use exp::{
     EXP2_FRACTION, LOG2_E, exp, exp2_fraction, exp2_integer, gelu_tanh, round_even, sigmoid, silu,
     tanh,
 };
+pub use int8::{CODE_ABSMAX_MIN, RowScale};
 pub use ln::ln;
 pub use rope::{inverse_frequencies, rope_table};
 pub use sum::{STRIDED_LANES, square_sum16, strided_sum16, tree_sum16};

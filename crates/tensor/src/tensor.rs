@@ -177,6 +177,14 @@ impl<'a> ViewMut<'a> {
         &mut self.values[row * self.cols..(row + 1) * self.cols]
     }
 
+    /// The same rows, to read.
+    pub fn view(&self) -> View<'_> {
+        View {
+            values: self.values,
+            cols: self.cols,
+        }
+    }
+
     /// The same rows, borrowed for a shorter time.
     pub fn reborrow(&mut self) -> ViewMut<'_> {
         ViewMut {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::buffer::Buffer;
 use crate::error::{TensorError, TensorResult};
-use crate::format::{Activations, Arithmetic, Format};
+use crate::format::{Activations, Arithmetic, Format, OnLoad};
 use crate::layout::PanelLayout;
 
 /// A part as stored: rows of whole blocks, borrowed from a file.
@@ -43,6 +43,15 @@ impl RawPart<'_> {
             )
         })
     }
+}
+
+/// How weights are loaded: what their arithmetic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct WeightOptions {
+    /// How activations meet stored integers.
+    pub activations: Activations,
+    /// What becomes of the stored format.
+    pub on_load: OnLoad,
 }
 
 /// One part after loading.
@@ -88,7 +97,7 @@ impl Weight {
         backend: &dyn Backend,
         name: &str,
         raw: &[RawPart<'_>],
-        activations: Activations,
+        options: WeightOptions,
     ) -> TensorResult<Arc<Self>> {
         let cols = raw.first().map_or(0, |part| part.cols);
         let mut parts = Vec::with_capacity(raw.len());
@@ -101,7 +110,7 @@ impl Weight {
                     part.cols,
                 ));
             }
-            parts.push(Part::load(backend, part, rows, activations)?);
+            parts.push(Part::load(backend, part, rows, options)?);
             rows += part.rows;
         }
         Ok(Arc::new(Self {
@@ -126,7 +135,7 @@ impl Part {
         backend: &dyn Backend,
         raw: &RawPart<'_>,
         first_row: usize,
-        activations: Activations,
+        options: WeightOptions,
     ) -> TensorResult<Self> {
         let row_bytes = raw.row_bytes()?;
         if row_bytes.checked_mul(raw.rows) != Some(raw.bytes.len()) {
@@ -145,8 +154,9 @@ impl Part {
                 bias.len(),
             ));
         }
-        let layout = PanelLayout::new(raw.format, raw.rows, raw.cols)?;
-        let arithmetic = activations.arithmetic(raw.format);
+        let format = options.on_load.format(raw.format);
+        let layout = PanelLayout::converted(raw.format, format, raw.rows, raw.cols)?;
+        let arithmetic = options.activations.arithmetic(format);
         let bytes = backend.layout_bytes(&layout)?;
         let mut data = Buffer::zeroed(bytes, &raw.name)?;
         for start in (0..raw.rows).step_by(REPACK_ROWS) {

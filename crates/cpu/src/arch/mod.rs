@@ -3,6 +3,8 @@
 //! Only [`crate::table`] names the kernels of a tier.
 
 pub mod generic;
+pub mod store;
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod shape;
 
@@ -12,6 +14,18 @@ pub(crate) mod amx;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+
+/// Asks for the first cache line of `numbers`, to write to it soon.
+pub fn prefetch_write(numbers: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a hint about any address.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(numbers.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = numbers;
+}
 
 /// Default MXCSR without its six exception flags: all exceptions masked, round to nearest even, denormals kept.
 #[cfg(target_arch = "x86_64")]

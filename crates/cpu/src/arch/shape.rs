@@ -2,10 +2,20 @@
 
 /// Geometry of a coded panel with int8 arithmetic, known at compile time.
 pub trait Shape {
-    /// Bits of a stored code: 4 or 8.
+    /// Bits of a stored code: 2, 3, 4, 5, 6 or 8.
     const BITS: u8;
     /// What is added to a code before it is stored.
     const BIAS: u8;
+    /// Bits of the plane that holds the low bits of codes.
+    const LOW_BITS: u8 = match Self::BITS {
+        2 | 3 => 2,
+        8 => 8,
+        _ => 4,
+    };
+    /// Bits of the plane that holds the rest.
+    const HIGH_BITS: u8 = Self::BITS - Self::LOW_BITS;
+    /// Whether a sub-scale and its minimum share a byte.
+    const PACKED_SUBS: bool = Self::BITS == 2;
     /// Groups that share a scale.
     const GROUPS: usize;
     /// Integer sub-scales of a group.
@@ -52,20 +62,22 @@ shapes! {
     Nibble = (4, 8, 1, 0, false);
     /// Q4_1.
     NibbleMinimum = (4, 0, 1, 0, true);
-    /// Q5_0, Q8_0.
+    /// Q8_0.
     Byte = (8, 128, 1, 0, false);
+    /// Q5_0.
+    Five = (5, 16, 1, 0, false);
     /// Q5_1.
-    ByteMinimum = (8, 128, 1, 0, true);
+    FiveMinimum = (5, 0, 1, 0, true);
     /// Q2_K.
-    Nibble2Minimum = (4, 0, 8, 2, true);
+    Two2Minimum = (2, 0, 8, 2, true);
     /// Q3_K.
-    Nibble2 = (4, 8, 8, 2, false);
+    Three2 = (3, 4, 8, 2, false);
     /// Q4_K.
     Nibble1Minimum = (4, 0, 8, 1, true);
     /// Q5_K.
-    Byte1Minimum = (8, 128, 8, 1, true);
+    Five1Minimum = (5, 0, 8, 1, true);
     /// Q6_K.
-    Byte2 = (8, 128, 8, 2, false);
+    Six2 = (6, 32, 8, 2, false);
 }
 
 pub(crate) use with_shape;

@@ -33,30 +33,19 @@ type Vector = [f32; 16];
 /// Whether attention here can run on a cache of this shape.
 ///
 /// # Errors
-/// [`TensorError::Unsupported`] for int8, for keys and values of different width, and for heads that are not a multiple
-/// of 16 up to [`HEAD_DIM_MAX`].
+/// [`TensorError::Unsupported`] for keys and values of different width, and for heads that are not a multiple of 16 up to
+/// [`HEAD_DIM_MAX`].
 pub fn check_cache(spec: &CacheSpec) -> TensorResult<()> {
     for group in &spec.groups {
         let (k_dim, v_dim) = (group.k_dim, group.v_dim);
         let shape_fits = k_dim == v_dim && k_dim.is_multiple_of(16) && k_dim <= HEAD_DIM_MAX;
-        let (what, why) = if group.dtype == KvDtype::Int8 {
-            (
-                "an int8 KV cache".to_owned(),
-                "it computes bf16 and f32; choose bf16".to_owned(),
-            )
-        } else if !shape_fits || k_dim == 0 {
-            (
-                format!("keys of {k_dim} and values of {v_dim} numbers"),
-                format!("both must be the same multiple of 16, at most {HEAD_DIM_MAX}"),
-            )
-        } else {
-            continue;
-        };
-        return Err(TensorError::Unsupported {
-            backend: "cpu",
-            what,
-            why,
-        });
+        if !shape_fits || k_dim == 0 {
+            return Err(TensorError::Unsupported {
+                backend: "cpu",
+                what: format!("keys of {k_dim} and values of {v_dim} numbers"),
+                why: format!("both must be the same multiple of 16, at most {HEAD_DIM_MAX}"),
+            });
+        }
     }
     Ok(())
 }
@@ -236,12 +225,11 @@ impl<'a> Job<'a> {
     fn new(kernels: &Kernels, qkv: View<'a>, call: &'a AttentionCall<'a>) -> Self {
         let group = &call.pool.spec.groups[call.layer.group];
         let heads = call.heads;
-        let rounded = group.dtype == KvDtype::Bf16;
         let block_words = group.layer_block_bytes() / 4;
-        let kernel = if rounded {
-            kernels.attention_span
-        } else {
-            attention_span_f32
+        let kernel = match group.dtype {
+            KvDtype::F32 => attention_span_f32,
+            KvDtype::Bf16 => kernels.attention_span,
+            KvDtype::Int8 => kernels.attention_span_int8,
         };
         Self {
             call,
@@ -251,7 +239,7 @@ impl<'a> Job<'a> {
             block_words,
             part_words: block_words / (2 * heads.kv_heads),
             kernel,
-            rounded,
+            rounded: group.dtype != KvDtype::F32,
             scale_log2: call.options.scale * LOG2_E,
             tile_heads: (heads.heads / heads.kv_heads).min(Self::tile_rows(heads.head_dim)),
         }

@@ -1,8 +1,9 @@
 //! Rows of a table back from its panels: the embedding lookup.
 
 use ucuz_tensor::format::{Coding, GROUP};
-use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout};
+use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
 use ucuz_tensor::numerics::bf16_value;
+use ucuz_tensor::quant::mxfp4;
 use ucuz_tensor::tensor::ViewMut;
 use ucuz_tensor::weight::Weight;
 
@@ -47,11 +48,21 @@ fn read_lane(dst: &mut [f32], layout: &PanelLayout, panel: &[u8], lane: usize) {
     match layout.kind {
         PanelKind::Coded(coded) => {
             let levels = match layout.format.info().coding {
-                Coding::Codebook { levels } => Some(levels),
+                Coding::Codebook { levels, .. } => Some(levels),
                 _ => None,
             };
             for (g, dst) in dst.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
                 read_group(dst, &coded, levels, panel, (g, lane));
+            }
+        }
+        PanelKind::Rows => {
+            let at = lane * 4;
+            let scale =
+                f32::from_le_bytes([panel[at], panel[at + 1], panel[at + 2], panel[at + 3]]);
+            let codes = &panel[PANEL_ROWS * 4..];
+            for (k, dst) in dst.iter_mut().enumerate() {
+                let stored = codes[(k / 4 * PANEL_ROWS + lane) * 4 + k % 4];
+                *dst = scale * f32::from((stored ^ 0x80) as i8);
             }
         }
         PanelKind::Bf16 => {
@@ -89,11 +100,9 @@ fn read_group(
 ) {
     let header = &panel[coded.block_offset(g)..];
     let f16_at = |at: usize| half::f16::from_le_bytes([header[at], header[at + 1]]).to_f32();
-    let d = if coded.wide_scale {
-        let at = lane * 4;
-        f32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    } else {
-        f16_at(lane * 2)
+    let d = match coded.scale {
+        ScaleKind::F16 => f16_at(lane * 2),
+        ScaleKind::Exponent => mxfp4::half_scale(header[lane]),
     };
     let m = if coded.minimum {
         f16_at((PANEL_ROWS + lane) * 2)
@@ -101,33 +110,30 @@ fn read_group(
         0.0
     };
     let (subs, codes) = panel[coded.group_offset(g)..].split_at(coded.sub_bytes());
-    let sub = |index: usize| f32::from(subs[index * PANEL_ROWS + lane] as i8);
+    let sub = |index: usize| subs[index * PANEL_ROWS + lane];
+    let factors = |half: usize| match (coded.packed_subs(), coded.minimum) {
+        (true, _) => [(sub(half) & 15) as i8, (sub(half) >> 4) as i8],
+        (false, true) => [sub(half) as i8, sub(coded.sub_scales + half) as i8],
+        (false, false) => [sub(half) as i8, 1],
+    };
     for (column, dst) in dst.iter_mut().enumerate() {
         let half = (column / 16).min(coded.sub_scales.saturating_sub(1));
-        let (quad, c) = (column / 4, column % 4);
-        let byte = |quad: usize| codes[(quad * PANEL_ROWS + lane) * 4 + c];
-        let raw = match (coded.bits, quad < 4) {
-            (8, _) => byte(quad),
-            (_, true) => byte(quad) & 15,
-            (_, false) => byte(quad - 4) >> 4,
-        };
+        let raw = coded.stored_code(codes, column, lane);
         let code = match levels {
             Some(levels) => f32::from(levels[usize::from(raw & 15)]),
             None => f32::from(i16::from(raw) - i16::from(coded.bias)),
         };
-        let scale = if coded.sub_scales == 0 {
-            d
-        } else {
-            d * sub(half)
-        };
-        *dst = scale * code;
+        if coded.sub_scales == 0 {
+            *dst = d * code;
+            if coded.minimum {
+                *dst += m;
+            }
+            continue;
+        }
+        let [scale, min] = factors(half).map(f32::from);
+        *dst = d * scale * code;
         if coded.minimum {
-            let minimum = if coded.sub_scales == 0 {
-                m
-            } else {
-                m * sub(coded.sub_scales + half)
-            };
-            *dst += minimum;
+            *dst += m * min;
         }
     }
 }

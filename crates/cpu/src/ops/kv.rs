@@ -1,10 +1,10 @@
 //! Storing this step's keys and values.
 
 use ucuz_tensor::backend::HeadShape;
-use ucuz_tensor::cache::{BLOCK_TOKENS, LayerCache};
+use ucuz_tensor::cache::LayerCache;
 use ucuz_tensor::{Batch, KvDtype, KvPool, View};
 
-use crate::arch::generic::kv;
+use crate::arch::generic::kv::{self, Side};
 use crate::pool::{Disjoint, ThreadPool};
 
 /// Fewer numbers than this are stored by the calling thread.
@@ -22,9 +22,9 @@ pub fn kv_store(
     heads: &HeadShape,
     batch: &Batch,
 ) {
-    let dtype = cache.spec.groups[layer.group].dtype;
-    let parts = 2 * heads.kv_heads;
-    let part_len = BLOCK_TOKENS * heads.head_dim;
+    let group = &cache.spec.groups[layer.group];
+    let (dtype, parts) = (group.dtype, 2 * heads.kv_heads);
+    let part_bytes = group.layer_block_bytes() / parts;
     let call = StoreCall {
         group: layer.group,
         qkv,
@@ -37,39 +37,37 @@ pub fn kv_store(
         parts
     };
     let each = parts / tasks;
-    match dtype {
-        KvDtype::Bf16 => {
-            let words = Disjoint::new(bytemuck::cast_slice_mut::<u8, u16>(cache.layer_mut(layer)));
-            run(pool, (tasks, each), &|part| {
-                call.store(part, |start, token, x| {
-                    // SAFETY: `part` is the task's own, and no two parts of a block overlap.
-                    let words = unsafe { words.range(start..start + part_len) };
-                    if part % 2 == 0 {
-                        kv::store_key(words, token, x);
-                    } else {
-                        kv::store_value(words, token, x);
-                    }
-                });
+    let bytes = Disjoint::new(cache.layer_mut(layer));
+    pool.run(tasks, &|task, _| {
+        for part in task * each..(task + 1) * each {
+            let write = writer(dtype, Side::of_part(part));
+            call.store(part, |index, token, x| {
+                let start = index * part_bytes;
+                // SAFETY: `part` is the task's own, and no two parts of a block overlap.
+                let bytes = unsafe { bytes.range(start..start + part_bytes) };
+                write(bytes, token, x);
             });
         }
-        KvDtype::F32 => {
-            let words = Disjoint::new(bytemuck::cast_slice_mut::<u8, f32>(cache.layer_mut(layer)));
-            run(pool, (tasks, each), &|part| {
-                call.store(part, |start, token, x| {
-                    // SAFETY: as above.
-                    kv::store_f32(unsafe { words.range(start..start + part_len) }, token, x);
-                });
-            });
-        }
-        // `check_cache` refused it when the pool was made.
-        KvDtype::Int8 => {}
-    }
+    });
 }
 
-fn run(pool: &ThreadPool, (tasks, each): (usize, usize), store: &(dyn Fn(usize) + Sync)) {
-    pool.run(tasks, &|task, _| {
-        (task * each..(task + 1) * each).for_each(store)
-    });
+/// Writes the numbers of one token into one part of a block.
+type Writer = fn(part: &mut [u8], token: usize, x: &[f32]);
+
+fn writer(dtype: KvDtype, side: Side) -> Writer {
+    match (dtype, side) {
+        (KvDtype::F32, _) => {
+            |part, token, x| kv::store_f32(bytemuck::cast_slice_mut(part), token, x)
+        }
+        (KvDtype::Bf16, Side::Key) => {
+            |part, token, x| kv::store_key(bytemuck::cast_slice_mut(part), token, x)
+        }
+        (KvDtype::Bf16, Side::Value) => {
+            |part, token, x| kv::store_value(bytemuck::cast_slice_mut(part), token, x)
+        }
+        (KvDtype::Int8, Side::Key) => kv::store_key_int8,
+        (KvDtype::Int8, Side::Value) => kv::store_value_int8,
+    }
 }
 
 struct StoreCall<'a> {
@@ -80,8 +78,8 @@ struct StoreCall<'a> {
 }
 
 impl StoreCall<'_> {
-    /// Calls `write(first number of the part, token of the block, numbers)` for every row; parts are keys and values of
-    /// the heads in turn.
+    /// Calls `write(which part of the layer, token of the block, numbers)` for every row; parts of a block are keys and
+    /// values of the heads in turn.
     fn store(&self, part: usize, write: impl Fn(usize, usize, &[f32])) {
         let HeadShape {
             heads,
@@ -89,14 +87,13 @@ impl StoreCall<'_> {
             head_dim,
         } = *self.heads;
         let column = (heads + part % 2 * kv_heads + part / 2) * head_dim;
-        let part_len = BLOCK_TOKENS * head_dim;
         for sequence in 0..self.batch.num_sequences() {
             for row in self.batch.sequence_rows(sequence) {
                 let position = self.batch.positions[row] as usize;
                 let place = self.batch.slot_of(self.group, sequence, position);
                 if let Some((block, token)) = place {
-                    let start = (block * 2 * kv_heads + part) * part_len;
-                    write(start, token, &self.qkv.row(row)[column..column + head_dim]);
+                    let index = block * 2 * kv_heads + part;
+                    write(index, token, &self.qkv.row(row)[column..column + head_dim]);
                 }
             }
         }

@@ -8,6 +8,8 @@
 
 mod world;
 
+use std::ops::Range;
+
 use ucuz_cpu::detect::{CpuFeatures, Tier};
 use ucuz_cpu::emulator::tiers;
 use ucuz_cpu::ops::attention::check_cache;
@@ -47,6 +49,9 @@ const SHAPES: [(usize, usize, usize); 9] = [
     (2, 2, 96),
 ];
 
+/// Precisions that every tier has kernels for.
+const CACHES: [KvDtype; 2] = [KvDtype::Bf16, KvDtype::Int8];
+
 #[test]
 fn every_tier_computes_the_contract_bit_for_bit() {
     for shape in SHAPES {
@@ -54,6 +59,9 @@ fn every_tier_computes_the_contract_bit_for_bit() {
             (KvDtype::Bf16, None),
             (KvDtype::Bf16, Some(5)),
             (KvDtype::Bf16, Some(300)),
+            (KvDtype::Int8, None),
+            (KvDtype::Int8, Some(5)),
+            (KvDtype::Int8, Some(300)),
             (KvDtype::F32, None),
             (KvDtype::F32, Some(32)),
         ] {
@@ -83,29 +91,34 @@ fn every_tier_computes_the_contract_bit_for_bit() {
 
 #[test]
 fn every_length_up_to_600_agrees_between_tiers() {
-    let world = World::new((3, 1, 32), &[600]);
-    let expected = world.run(Tier::Generic, 1, &world.all());
-    for tier in tiers() {
-        same(
-            &world.run(tier, 1, &world.chunks(1)),
-            &expected,
-            "one row at a time",
-        );
-        same(&world.run(tier, 2, &world.all()), &expected, "whole");
+    for dtype in CACHES {
+        let mut world = World::new((3, 1, 32), &[600]);
+        world.dtype = dtype;
+        let expected = world.run(Tier::Generic, 1, &world.all());
+        for tier in tiers() {
+            same(
+                &world.run(tier, 1, &world.chunks(1)),
+                &expected,
+                "one row at a time",
+            );
+            same(&world.run(tier, 2, &world.all()), &expected, "whole");
+        }
     }
 }
 
 #[test]
 fn chunks_threads_and_batches_change_no_bit() {
     let tier = CpuFeatures::detect().best_tier();
-    for (shape, window) in [
-        ((9, 3, 64), None),
-        ((4, 1, 256), Some(512)),
-        ((4, 1, 32), Some(32)),
-        ((14, 2, 64), Some(5)),
+    for (shape, window, dtype) in [
+        ((9, 3, 64), None, KvDtype::Bf16),
+        ((4, 1, 256), Some(512), KvDtype::Bf16),
+        ((4, 1, 32), Some(32), KvDtype::Bf16),
+        ((14, 2, 64), Some(5), KvDtype::Bf16),
+        ((9, 3, 64), None, KvDtype::Int8),
+        ((4, 1, 48), Some(33), KvDtype::Int8),
     ] {
         let mut world = World::new(shape, &[70, 1, 700, 257, 31]);
-        world.window = window;
+        (world.window, world.dtype) = (window, dtype);
         let expected = world.run(tier, 1, &world.all());
         for threads in [1, 2, 5] {
             same(&world.run(tier, threads, &world.all()), &expected, "whole");
@@ -151,58 +164,102 @@ fn what_memory_held_before_changes_no_bit() {
     }
 }
 
+/// Runs the world with one column range of one token replaced.
+fn with_token(
+    world: &mut World,
+    (position, columns): (usize, Range<usize>),
+    value: f32,
+    tier: Tier,
+) -> Vec<Vec<f32>> {
+    let cols = world.heads.qkv_cols();
+    let mut values = world.sequences[0].values().to_vec();
+    values[position * cols..][columns].fill(value);
+    let broken = Tensor::from_values(&values, cols, "qkv").unwrap();
+    let good = std::mem::replace(&mut world.sequences[0], broken);
+    let got = world.run(tier, 1, &world.all());
+    world.sequences[0] = good;
+    got
+}
+
 #[test]
 fn a_broken_token_stays_invisible_to_the_rows_before_it() {
-    let mut world = World::new((6, 2, 64), &[90]);
+    for (dtype, bad) in [
+        (KvDtype::Bf16, f32::NAN),
+        (KvDtype::Int8, f32::NAN),
+        (KvDtype::Int8, f32::INFINITY),
+        (KvDtype::Int8, f32::NEG_INFINITY),
+    ] {
+        let mut world = World::new((6, 2, 64), &[90]);
+        world.dtype = dtype;
+        for tier in tiers() {
+            let expected = world.run(tier, 1, &world.all());
+            // One number of the second key head, then one of the second value head.
+            for column in [7 * 64 + 5, 9 * 64 + 63] {
+                let place = (70, column..column + 1);
+                let got = with_token(&mut world, place, bad, tier);
+                for (at, (got, expected)) in got[0].iter().zip(&expected[0]).enumerate() {
+                    let (position, head) = (at / (6 * 64), at / 64 % 6);
+                    let spreads = column < 8 * 64 || dtype == KvDtype::Int8;
+                    let touched =
+                        position >= 70 && head >= 3 && (spreads || at % 64 == column % 64);
+                    let what = format!("{tier} {dtype:?} {bad}, column {column}, output {at}");
+                    if touched {
+                        assert!(got.is_nan(), "{what}: {got}");
+                    } else {
+                        assert_eq!(got.to_bits(), expected.to_bits(), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every tier against generic and generic against the contract, at some positions of the last head.
+fn check_contract(world: &World, what: &str) {
+    let expected = world.run(Tier::Generic, 1, &world.all());
     for tier in tiers() {
-        let expected = world.run(tier, 1, &world.all());
-        let cols = world.heads.qkv_cols();
-        let mut values = world.sequences[0].values().to_vec();
-        values[70 * cols..71 * cols].fill(f32::NAN);
-        let good = std::mem::replace(
-            &mut world.sequences[0],
-            Tensor::from_values(&values, cols, "qkv").unwrap(),
-        );
-        let got = world.run(tier, 1, &world.all());
-        world.sequences[0] = good;
-        let row = 6 * 64;
-        same(
-            &[got[0][..70 * row].to_vec()],
-            &[expected[0][..70 * row].to_vec()],
-            "before",
-        );
-        assert!(
-            got[0][70 * row..].iter().all(|v| v.is_nan()),
-            "it and those after see it"
-        );
+        same(&world.run(tier, 2, &world.chunks(61)), &expected, what);
+    }
+    let (heads, dim) = (world.heads.heads, world.heads.head_dim);
+    for position in [0, 7, 300, 599] {
+        let end = (position + 1) * heads * dim;
+        let oracle = world.oracle(0, position, heads - 1);
+        assert_eq!(expected[0][end - dim..end], oracle, "{what} at {position}");
     }
 }
 
 #[test]
 fn scores_far_apart_keep_their_order_of_magnitude() {
-    let mut world = World::new((2, 1, 32), &[600]);
-    let cols = world.heads.qkv_cols();
-    let mut values = world.sequences[0].values().to_vec();
-    for (position, row) in values.chunks_exact_mut(cols).enumerate() {
-        row[..96]
-            .iter_mut()
-            .for_each(|v| *v *= if position % 7 == 0 { 40.0 } else { 0.1 });
+    for dtype in CACHES {
+        let mut world = World::new((2, 1, 32), &[600]);
+        world.dtype = dtype;
+        let cols = world.heads.qkv_cols();
+        let mut values = world.sequences[0].values().to_vec();
+        for (position, row) in values.chunks_exact_mut(cols).enumerate() {
+            row[..96]
+                .iter_mut()
+                .for_each(|v| *v *= if position % 7 == 0 { 40.0 } else { 0.1 });
+        }
+        world.sequences[0] = Tensor::from_values(&values, cols, "qkv").unwrap();
+        check_contract(&world, &format!("far apart {dtype:?}"));
     }
-    world.sequences[0] = Tensor::from_values(&values, cols, "qkv").unwrap();
-    let expected = world.run(Tier::Generic, 1, &world.all());
-    for tier in tiers() {
-        same(
-            &world.run(tier, 2, &world.chunks(61)),
-            &expected,
-            "far apart",
-        );
-    }
-    for position in [0, 7, 300, 599] {
-        let oracle = world.oracle(0, position, 1);
-        assert_eq!(
-            expected[0][(position * 2 + 1) * 32..(position * 2 + 2) * 32],
-            oracle
-        );
+}
+
+#[test]
+fn values_of_any_magnitude_keep_the_contract() {
+    for dtype in CACHES {
+        for exponents in [[-140, -112, -105], [-99, -90, -48], [0, 60, 100]] {
+            let mut world = World::new((2, 1, 32), &[600]);
+            world.dtype = dtype;
+            let cols = world.heads.qkv_cols();
+            let mut values = world.sequences[0].values().to_vec();
+            for (position, row) in values.chunks_exact_mut(cols).enumerate() {
+                let power = 2f64.powi(exponents[position % 3]) as f32;
+                row[96..].iter_mut().for_each(|v| *v *= power);
+            }
+            world.sequences[0] = Tensor::from_values(&values, cols, "qkv").unwrap();
+            check_contract(&world, &format!("values at 2^{exponents:?} {dtype:?}"));
+        }
     }
 }
 
@@ -210,6 +267,8 @@ fn scores_far_apart_keep_their_order_of_magnitude() {
 fn results_are_softmax_attention_within_the_derived_bound() {
     for (dtype, unit) in [
         (KvDtype::Bf16, 2f64.powi(-9)),
+        // Only what values are weighted by is rounded, not the sum of weights.
+        (KvDtype::Int8, 2f64.powi(-9)),
         (KvDtype::F32, 2f64.powi(-23)),
     ] {
         let mut world = World::new((9, 3, 64), &[600]);
@@ -250,15 +309,14 @@ fn shapes_that_cannot_be_computed_are_refused_by_name() {
             layers: vec![],
         })
     };
-    assert!(check(group.clone()).is_ok());
+    for dtype in KvDtype::ALL {
+        let group = PagedGroup {
+            dtype,
+            ..group.clone()
+        };
+        assert!(check(group).is_ok(), "{dtype:?}");
+    }
     for (bad, text) in [
-        (
-            PagedGroup {
-                dtype: KvDtype::Int8,
-                ..group.clone()
-            },
-            "int8",
-        ),
         (
             PagedGroup {
                 k_dim: 24,

@@ -228,11 +228,32 @@ impl World {
         row.values()[index * dim..(index + 1) * dim].to_vec()
     }
 
-    fn rounded(&self, mut x: Vec<f32>) -> Vec<f32> {
-        if self.dtype == KvDtype::Bf16 {
-            x.iter_mut().for_each(|v| *v = bf16_round(*v));
+    /// A query as it enters the products.
+    fn query(&self, sequence: usize, position: usize, head: usize) -> Vec<f32> {
+        let mut q = self.head(sequence, position, head);
+        if self.dtype != KvDtype::F32 {
+            q.iter_mut().for_each(|v| *v = bf16_round(*v));
         }
-        x
+        q
+    }
+
+    /// A key or value as the cache holds it: numbers, and what they are to be multiplied by.
+    fn cached(&self, sequence: usize, position: usize, head: usize) -> (Vec<f32>, f32) {
+        let x = self.head(sequence, position, head);
+        let absmax = x.iter().fold(0f32, |max, v| max.max(v.abs()));
+        match self.dtype {
+            KvDtype::F32 => (x, 1.0),
+            KvDtype::Bf16 => (x.into_iter().map(bf16_round).collect(), 1.0),
+            KvDtype::Int8 if absmax < 2f32.powi(-100) => (vec![0.0; x.len()], 0.0),
+            KvDtype::Int8 => {
+                let code = |v: f32| {
+                    (v * (127.0 / absmax))
+                        .round_ties_even()
+                        .clamp(-127.0, 127.0)
+                };
+                (x.into_iter().map(code).collect(), absmax / 127.0)
+            }
+        }
     }
 
     fn sees(&self, position: usize) -> Range<usize> {
@@ -247,7 +268,7 @@ impl World {
             head_dim,
         } = self.heads;
         let kv = heads + head / (heads / kv_heads);
-        let q = self.rounded(self.head(sequence, position, head));
+        let q = self.query(sequence, position, head);
         let sees = self.sees(position);
         let scale = self.scale() * LOG2_E;
         let mut folded: Option<(f32, f32, Vec<f32>)> = None;
@@ -259,8 +280,8 @@ impl World {
             let scores: Vec<f32> = visible
                 .clone()
                 .map(|key| {
-                    let k = self.rounded(self.head(sequence, key, kv));
-                    paired(head_dim, |d| q[d] * k[d]) * scale
+                    let (k, k_scale) = self.cached(sequence, key, kv);
+                    paired(head_dim, |d| q[d] * k[d]) * k_scale * scale
                 })
                 .collect();
             let m = scores
@@ -282,23 +303,31 @@ impl World {
                     p * 2f32.powi(n as i32)
                 }
             };
-            let sum = |v: &dyn Fn(usize) -> f32| {
+            let sum = |term: &dyn Fn(usize) -> f32| {
                 paired(256, |i| {
                     let key = span + i;
                     if visible.contains(&key) {
-                        weight(key) * v(key)
+                        term(key)
                     } else {
                         0.0
                     }
                 })
             };
-            let l = sum(&|_| 1.0);
-            let values: Vec<Vec<f32>> = visible
+            let l = sum(&weight);
+            let values: Vec<(Vec<f32>, f32)> = visible
                 .clone()
-                .map(|key| self.rounded(self.head(sequence, key, kv + kv_heads)))
+                .map(|key| self.cached(sequence, key, kv + kv_heads))
                 .collect();
+            let operand = |key: usize| match self.dtype {
+                KvDtype::Int8 => {
+                    let p = half::bf16::from_f32(weight(key) * values[key - visible.start].1);
+                    let p = p.to_f32();
+                    if p < 2f32.powi(-119) { 0.0 } else { p }
+                }
+                KvDtype::F32 | KvDtype::Bf16 => weight(key),
+            };
             let o: Vec<f32> = (0..head_dim)
-                .map(|d| sum(&|key| values[key - visible.start][d]))
+                .map(|d| sum(&|key| operand(key) * values[key - visible.start].0[d]))
                 .collect();
             folded = Some(match folded {
                 None => (m, l, o),
@@ -323,12 +352,17 @@ impl World {
             head_dim,
         } = self.heads;
         let kv = heads + head / (heads / kv_heads);
-        let q = self.rounded(self.head(sequence, position, head));
+        let q = self.query(sequence, position, head);
         let (mut top, mut products) = (f64::NEG_INFINITY, 0f64);
         let mut scores = Vec::new();
         for key in self.sees(position) {
-            let k = self.rounded(self.head(sequence, key, kv));
-            let pairs = || q.iter().zip(&k).map(|(a, b)| f64::from(*a) * f64::from(*b));
+            let (k, k_scale) = self.cached(sequence, key, kv);
+            let k_scale = f64::from(k_scale);
+            let pairs = || {
+                q.iter()
+                    .zip(&k)
+                    .map(|(a, b)| f64::from(*a) * f64::from(*b) * k_scale)
+            };
             let s = pairs().sum::<f64>() * f64::from(self.scale());
             products = products.max(pairs().map(f64::abs).sum::<f64>() * f64::from(self.scale()));
             top = top.max(s);
@@ -338,10 +372,11 @@ impl World {
         let total: f64 = weights.iter().sum();
         let (mut o, mut largest) = (vec![0.0; head_dim], 0f64);
         for (key, weight) in self.sees(position).zip(&weights) {
-            let v = self.rounded(self.head(sequence, key, kv + kv_heads));
+            let (v, v_scale) = self.cached(sequence, key, kv + kv_heads);
             for (o, v) in o.iter_mut().zip(&v) {
-                *o += weight / total * f64::from(*v);
-                largest = largest.max(f64::from(v.abs()));
+                let v = f64::from(*v) * f64::from(v_scale);
+                *o += weight / total * v;
+                largest = largest.max(v.abs());
             }
         }
         (o, products, largest)

@@ -119,7 +119,9 @@ impl Writer {
             for n in shape.iter().rev() {
                 out.extend((*n as u64).to_le_bytes());
             }
-            out.extend(format.info().gguf_id.to_le_bytes());
+            // A format that GGUF lacks gets an id that no reader takes.
+            let id = format.info().gguf_id.unwrap_or(u32::MAX);
+            out.extend(id.to_le_bytes());
             out.extend((data.len() as u64).to_le_bytes());
             data.extend(bytes);
             pad(&mut data, self.alignment);

@@ -14,7 +14,7 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::GroupTables;
 use ucuz_tensor::cache::BLOCK_TOKENS;
 use ucuz_tensor::reference::ReferenceBackend;
-use ucuz_tensor::{Activations, Backend, Batch, KvDtype, SeqSlot};
+use ucuz_tensor::{Activations, Backend, Batch, KvDtype, OnLoad, SeqSlot, WeightOptions};
 
 /// `tests/golden` of the project.
 pub fn golden(path: &str) -> PathBuf {
@@ -85,13 +85,27 @@ pub fn tiers() -> Vec<Tier> {
     features.tiers()
 }
 
+/// What can be chosen of the arithmetic: the default, the faster one, and the fastest.
+pub const PAIR: WeightOptions = WeightOptions {
+    activations: Activations::Int8Pair,
+    on_load: OnLoad::AsStored,
+};
+pub const INT8: WeightOptions = WeightOptions {
+    activations: Activations::Int8,
+    on_load: OnLoad::AsStored,
+};
+pub const W8A8: WeightOptions = WeightOptions {
+    activations: Activations::Int8,
+    on_load: OnLoad::W8A8,
+};
+
 /// Sizes of a test runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub step_rows: usize,
     pub sequences: usize,
     pub context: usize,
-    pub activations: Activations,
+    pub weights: WeightOptions,
 }
 
 /// A runner with room for `sequences` sequences of `context` tokens; sequence `s` owns its own blocks.
@@ -119,7 +133,7 @@ impl Bench {
             backend: backend.as_ref(),
             cache,
             context: sizes.context,
-            activations: sizes.activations,
+            weights: sizes.weights,
             progress: Box::new(|_| {}),
         };
         let model = ucuz_models::load(checkpoint, load).unwrap();
@@ -149,6 +163,19 @@ impl Bench {
 
     /// Runs `(sequence, all its ids, start)` together: tokens `start..` of each; logits of every new row, per sequence.
     pub fn feed(&mut self, parts: &[(usize, &[u32], usize)]) -> Vec<Vec<Vec<f32>>> {
+        let mut rows = self.feed_wanted(parts, |_| true).into_iter();
+        parts
+            .iter()
+            .map(|(_, ids, start)| rows.by_ref().take(ids.len() - start).collect())
+            .collect()
+    }
+
+    /// As [`Bench::feed`], but only the logits of the step's rows that are `wanted`, in order.
+    pub fn feed_wanted(
+        &mut self,
+        parts: &[(usize, &[u32], usize)],
+        wanted: impl Fn(u32) -> bool,
+    ) -> Vec<Vec<f32>> {
         let mut batch = Batch {
             seq_starts: vec![0],
             ..Batch::default()
@@ -167,16 +194,14 @@ impl Bench {
             table.starts.push(table.blocks.len() as u32);
         }
         batch.groups = vec![table; self.runner.cache().groups.len()];
-        batch.logit_rows = (0..batch.tokens.len() as u32).collect();
+        batch.logit_rows = (0..batch.tokens.len() as u32)
+            .filter(|row| wanted(*row))
+            .collect();
         let mut rows = Vec::new();
         self.runner
             .logits(&batch, &mut |logits| rows.push(logits.to_vec()))
             .unwrap();
-        let mut rows = rows.into_iter();
-        parts
-            .iter()
-            .map(|(_, ids, start)| rows.by_ref().take(ids.len() - start).collect())
-            .collect()
+        rows
     }
 
     /// Logits of every token of one sequence, in chunks.

@@ -207,6 +207,11 @@ impl Scene {
 
     /// Head `head` of part 0 (q), 1 (k) or 2 (v) of a token.
     fn vector(&self, sequence: usize, token: usize, part: usize, head: usize) -> &[f32] {
+        &self.sequences[sequence][self.place(token, part, head)]
+    }
+
+    /// Where a vector lies in its sequence.
+    fn place(&self, token: usize, part: usize, head: usize) -> Range<usize> {
         let HeadShape {
             heads,
             kv_heads,
@@ -214,7 +219,7 @@ impl Scene {
         } = self.heads;
         let before = [0, heads, heads + kv_heads][part] + head;
         let start = token * self.heads.qkv_cols() + before * head_dim;
-        &self.sequences[sequence][start..start + head_dim]
+        start..start + head_dim
     }
 
     fn expect(&self, sequence: usize) -> Vec<Expected> {
@@ -415,6 +420,42 @@ pub fn attention_never_reads_behind_the_window(backend: &dyn Backend) {
             let got = scene.step(backend, &mut pool, &[(0, start..end)], &tables);
             let what = format!("{}, rows {start}..{end}, {gone} blocks gone", scene.name());
             assert_same(&what, got.values(), &whole[0][start * width..end * width]);
+        }
+    }
+}
+
+/// A key or value that is not finite shows in every row that sees it, so that the sampler finds a row fault, and changes no
+/// bit of the others. Infinities are only held to that in int8: among float keys one may weigh nothing.
+pub fn attention_keeps_a_bad_token_to_the_rows_that_see_it(backend: &dyn Backend) {
+    const BAD: usize = 30;
+    for dtype in KvDtype::ALL {
+        let mut scene = Scene::new((6, 2), 64, Some(20), dtype, &[60]);
+        let tables = scene.tables(&Noise::new(7).shuffled(BLOCKS));
+        let Some(expected) = scene.run(backend, &scene.whole(), &tables) else {
+            continue;
+        };
+        let values = match dtype {
+            KvDtype::Int8 => &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY][..],
+            KvDtype::F32 | KvDtype::Bf16 => &[f32::NAN],
+        };
+        for (part, bad) in [1, 2]
+            .into_iter()
+            .flat_map(|p| values.iter().map(move |v| (p, v)))
+        {
+            let place = scene.place(BAD, part, 1).start + 5;
+            let good = std::mem::replace(&mut scene.sequences[0][place], *bad);
+            let got = scene.run(backend, &scene.whole(), &tables).unwrap();
+            scene.sequences[0][place] = good;
+            let heads = got[0].chunks_exact(64).zip(expected[0].chunks_exact(64));
+            for (i, (got, expected)) in heads.enumerate() {
+                let (token, head) = (i / 6, i % 6);
+                let what = format!("{}, {bad} in part {part}, token {token}", scene.name());
+                if head >= 3 && (BAD..BAD + 20).contains(&token) {
+                    assert!(got.iter().any(|v| !v.is_finite()), "{what}: no trace of it");
+                } else {
+                    assert_same(&what, got, expected);
+                }
+            }
         }
     }
 }

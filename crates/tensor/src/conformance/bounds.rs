@@ -43,33 +43,41 @@ pub fn assert_same(what: &str, got: &[f32], expected: &[f32]) {
     }
 }
 
+fn largest(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |max, v| max.max(v.abs()))
+}
+
 /// `x · w[output] + bias` with the bound of the part's arithmetic.
 ///
-/// - int8 activations: a code is off by half a step, so per group `0.5 · absmax / 127 · sum |w|`; a pair of codes by half a
-///   step of what the first left, which is at most half a step of the first;
+/// - int8 activations: a code is off by half a step, so per group (or row) `0.5 · absmax / 127 · sum |w|`; a pair of codes has 256
+///   steps for one;
 /// - bf16 activations: `2^-8` of each product, and what is flushed to zero;
 /// - everywhere: one f32 rounding a column of what is added up.
 pub fn dot(x: &[f32], part: &Exact, output: usize) -> Expected {
     let range = output * part.cols..(output + 1) * part.cols;
     let (w, magnitudes) = (&part.values[range.clone()], &part.magnitudes[range]);
     let arithmetic = part.arithmetic;
-    let (mut value, mut bound) = (0.0, 0.0);
+    let (whole, mut value, mut bound) = (x, 0.0, 0.0);
     let groups = x
         .chunks(GROUP)
         .zip(w.chunks(GROUP).zip(magnitudes.chunks(GROUP)));
     for (x, (w, magnitudes)) in groups {
-        let absmax = x.iter().fold(0.0f32, |max, v| max.max(v.abs()));
+        let absmax = largest(if arithmetic == Arithmetic::I8Row {
+            whole
+        } else {
+            x
+        });
         // The scale and the product with its inverse are rounded too: a little more than half a step.
         let step = match arithmetic {
-            Arithmetic::I8 => f64::from(absmax) / 127.0 * 0.5001,
-            // What is left of `x` is itself rounded to f32, twice.
-            Arithmetic::I8Pair => f64::from(absmax) * (0.5001 / 127.0 * 0.5001 / 127.0 + 2.0 * EPS),
+            Arithmetic::I8 | Arithmetic::I8Row => f64::from(absmax) / 127.0 * 0.5001,
+            // 256 steps for one, and one of them where the second code would be -128.
+            Arithmetic::I8Pair => f64::from(absmax) / 127.0 / 256.0 * 1.5001,
             Arithmetic::Bf16 | Arithmetic::Bf16Code => BF16_FLUSH,
             Arithmetic::F32 => 0.0,
         };
         let relative = match arithmetic {
             Arithmetic::Bf16 | Arithmetic::Bf16Code => BF16,
-            Arithmetic::I8 | Arithmetic::I8Pair | Arithmetic::F32 => 0.0,
+            _ => 0.0,
         };
         for (x, (w, magnitude)) in x.iter().zip(w.iter().zip(magnitudes)) {
             let (x, w) = (f64::from(*x), f64::from(*w));

@@ -7,10 +7,10 @@ use half::f16;
 use crate::backend::{Backend, Limits, Queue};
 use crate::batch::{Batch, GroupTables, SeqSlot};
 use crate::cache::NO_BLOCK;
-use crate::format::{Activations, Arithmetic, Coding, FORMATS, Format, GROUP};
+use crate::format::{Activations, Arithmetic, Coding, FORMATS, Format, GROUP, OnLoad};
 use crate::quant::{self, Group};
 use crate::tensor::Tensor;
-use crate::weight::{RawPart, Weight};
+use crate::weight::{RawPart, Weight, WeightOptions};
 
 /// Sizes of every queue here.
 pub const LIMITS: Limits = Limits {
@@ -94,13 +94,22 @@ fn f16_fields(format: Format) -> &'static [(usize, f32)] {
         Format::Q4_K | Format::Q5_K => &[(0, 0.001), (2, 0.01)],
         Format::Q6_K => &[(208, 0.0001)],
         Format::IQ4_XS => &[(0, 0.0001)],
-        Format::F32 | Format::F16 | Format::BF16 | Format::MXFP4 => &[],
+        Format::F32 | Format::F16 | Format::BF16 | Format::MXFP4 | Format::Int8Row => &[],
     }
 }
 
 /// Random stored rows: any code bytes, sane scales.
 pub fn stored_rows(noise: &mut Noise, format: Format, rows: usize, cols: usize) -> Vec<u8> {
     let info = format.info();
+    if format == Format::Int8Row {
+        let mut row = || {
+            let codes = (0..cols).map(|_| noise.next_u32() as u8);
+            let mut row: Vec<u8> = codes.collect();
+            row.extend((noise.unit() * 0.002).to_le_bytes());
+            row
+        };
+        return (0..rows).flat_map(|_| row()).collect();
+    }
     let blocks = rows * cols / info.block_elements;
     let mut bytes = Vec::with_capacity(blocks * info.block_bytes);
     for _ in 0..blocks {
@@ -200,8 +209,12 @@ pub fn weight(
     for part in &mut exact {
         part.arithmetic = activations.arithmetic(part.format);
     }
+    let options = WeightOptions {
+        activations,
+        on_load: OnLoad::AsStored,
+    };
     let weight =
-        Weight::load(backend, "conformance", &raw, activations).expect("a weight of this shape");
+        Weight::load(backend, "conformance", &raw, options).expect("a weight of this shape");
     (weight, exact)
 }
 

@@ -1,11 +1,12 @@
 //! Checks of products with weights and of the embedding lookup.
 
 use super::bounds::{Expected, assert_same, assert_within, dot};
-use super::data::{Exact, Noise, activations, formats, plain_batch, queue, weight};
-use crate::backend::Backend;
-use crate::format::Format;
+use super::data::{Exact, Noise, activations, formats, plain_batch, queue, stored_rows, weight};
+use crate::backend::{Backend, Gate};
+use crate::format::{Activations, Format, OnLoad};
+use crate::quant::convert_row;
 use crate::tensor::Tensor;
-use crate::weight::Weight;
+use crate::weight::{RawPart, Weight, WeightOptions};
 
 /// Input rows of the full batch; smaller ones are cut from it.
 const ROWS: usize = 33;
@@ -137,6 +138,42 @@ pub fn linear_add_equals_linear_then_add(backend: &dyn Backend) {
     }
 }
 
+/// A gated product is the product and then the gate, for parts alike, of different formats, and not in whole panels.
+pub fn linear_gated_equals_linear_then_gate(backend: &dyn Backend) {
+    let formats = [
+        (Format::Q4_1, Format::Q4_1),
+        (Format::Q4_K, Format::Q6_K),
+        (Format::BF16, Format::BF16),
+        (Format::Int8Row, Format::Int8Row),
+        (Format::Q8_0, Format::F32),
+    ];
+    for (case, (gate, up)) in formats.into_iter().enumerate() {
+        for (half, rows) in [(64, 1), (48, 17), (17, 33), (16, 8)] {
+            let mut noise = Noise::new(30 + case as u64);
+            let x = activations(&mut noise, rows, 256);
+            let parts = [(gate, half, true), (up, half, case % 2 == 0)];
+            let (w, _) = weight(backend, &mut noise, 256, &parts);
+            let both = run_linear(backend, &x, 0..rows, &w);
+            for function in [Gate::Silu, Gate::GeluTanh] {
+                let mut queue = queue(backend);
+                let mut expected = Tensor::zeroed(rows, half, "expected").unwrap();
+                match function {
+                    Gate::Silu => queue.silu_mul(expected.view_mut(), both.view()),
+                    Gate::GeluTanh => queue.gelu_mul(expected.view_mut(), both.view()),
+                }
+                .expect("a gate with shapes that agree");
+                let mut dst = Tensor::zeroed(rows, half, "dst").unwrap();
+                let mut room = Tensor::zeroed(rows, 2 * half, "room").unwrap();
+                queue
+                    .linear_gated(dst.view_mut(), room.view_mut(), x.view(), &w, function)
+                    .expect("a gated product with shapes that agree");
+                let what = format!("{gate} and {up}, {half} outputs, {rows} rows, {function:?}");
+                assert_same(&what, dst.values(), expected.values());
+            }
+        }
+    }
+}
+
 /// A row with a NaN or an infinity changes no bit of the other rows.
 pub fn linear_keeps_a_bad_row_to_itself(backend: &dyn Backend) {
     for format in formats(256) {
@@ -158,6 +195,43 @@ pub fn linear_keeps_a_bad_row_to_itself(backend: &dyn Backend) {
                 whole.rows(rows).values(),
             );
         }
+    }
+}
+
+/// Rows converted while they are loaded are the rows that were stored in that format.
+pub fn conversion_on_load_equals_stored_rows(backend: &dyn Backend) {
+    let (rows, cols) = (37, 256);
+    let options = |on_load| WeightOptions {
+        activations: Activations::Int8,
+        on_load,
+    };
+    for format in formats(cols) {
+        let mut noise = Noise::new(80);
+        let stored = stored_rows(&mut noise, format, rows, cols);
+        let mut converted = vec![0; rows * (cols + 4)];
+        let rows_of = |bytes| stored.chunks_exact(bytes);
+        for (row, out) in rows_of(stored.len() / rows).zip(converted.chunks_exact_mut(cols + 4)) {
+            convert_row((format, row), Format::Int8Row, &mut vec![0.0; cols], out);
+        }
+        let load = |format, bytes, on_load| {
+            let raw = RawPart {
+                name: "w".to_owned(),
+                format,
+                rows,
+                cols,
+                bytes,
+                bias: None,
+            };
+            Weight::load(backend, "w", &[raw], options(on_load)).expect("a weight")
+        };
+        let x = activations(&mut noise, 5, cols);
+        let on_load = load(format, &stored, OnLoad::W8A8);
+        let before = load(Format::Int8Row, &converted, OnLoad::AsStored);
+        assert_same(
+            &format!("{format} to INT8_ROW"),
+            run_linear(backend, &x, 0..5, &on_load).values(),
+            run_linear(backend, &x, 0..5, &before).values(),
+        );
     }
 }
 

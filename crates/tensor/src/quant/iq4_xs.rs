@@ -1,5 +1,5 @@
 //! IQ4_XS: `d` (f16), eight 6-bit scales around 32 (high bit pairs in a u16, low nibbles in 4 bytes), 256 indices into the
-//! levels of IQ4_NL. `d · (scale - 32)` is exact in f32 and becomes the group's one scale.
+//! levels of IQ4_NL. `d · (scale - 32)` is exact in f32.
 
 use super::iq4_nl::LEVELS;
 use super::{Group, f16_at, split_nibbles};
@@ -13,6 +13,9 @@ pub fn unpack(block: &[u8], groups: &mut [Group]) {
         let nibble = low[g / 2] >> (g % 2 * 4) & 15;
         let scale = nibble | ((high >> (2 * g) & 3) as u8) << 4;
         let levels = split_nibbles(&qs[16 * g..][..16]).map(|q| LEVELS[usize::from(q)]);
-        *group = Group::plain(levels, d * f32::from(scale as i8 - 32));
+        *group = Group {
+            sub_scales: [scale as i8 - 32; 2],
+            ..Group::plain(levels, d)
+        };
     }
 }

@@ -29,6 +29,8 @@ pub struct Group {
     pub sub_mins: [i8; 2],
 }
 
+/// INT8_ROW.
+pub mod int8_row;
 /// IQ4_NL.
 pub mod iq4_nl;
 /// IQ4_XS.
@@ -106,7 +108,7 @@ pub fn decode_row(format: Format, stored: &[u8], out: &mut [f32]) {
     );
     let info = format.info();
     let Some(unpack) = info.unpack else {
-        return decode_floats(format, stored, out);
+        return decode_plain(format, stored, out);
     };
     let minimum = matches!(info.coding, Coding::Integer { minimum: true, .. });
     let mut groups = [Group::ZERO; BLOCK_GROUPS_MAX];
@@ -124,8 +126,9 @@ pub fn decode_row(format: Format, stored: &[u8], out: &mut [f32]) {
     }
 }
 
-fn decode_floats(format: Format, stored: &[u8], out: &mut [f32]) {
+fn decode_plain(format: Format, stored: &[u8], out: &mut [f32]) {
     match format {
+        Format::Int8Row => int8_row::decode(stored, out),
         Format::F16 => {
             for (out, bytes) in out.iter_mut().zip(stored.as_chunks().0) {
                 *out = f16::from_le_bytes(*bytes).to_f32();
@@ -142,6 +145,21 @@ fn decode_floats(format: Format, stored: &[u8], out: &mut [f32]) {
             }
         }
     }
+}
+
+/// Brings a stored row into another format, by way of `values`, which has its length.
+///
+/// Only [`Format::Int8Row`] can be a target; a row that is in the format already is copied.
+///
+/// # Panics
+/// When lengths disagree, or for another target.
+pub fn convert_row(stored: (Format, &[u8]), format: Format, values: &mut [f32], out: &mut [u8]) {
+    if stored.0 == format {
+        return out.copy_from_slice(stored.1);
+    }
+    assert_eq!(format, Format::Int8Row, "the only format to convert to");
+    decode_row(stored.0, stored.1, values);
+    int8_row::encode(values, out);
 }
 
 /// Encodes a row as Q8_0 blocks.

@@ -17,9 +17,18 @@ pub fn unpack(block: &[u8], groups: &mut [Group]) {
 }
 
 /// `2^(e - 128)`.
-fn half_scale(e: u8) -> f32 {
+pub fn half_scale(e: u8) -> f32 {
     f32::from_bits(match e {
         0 | 1 => 0x0020_0000 << e,
         _ => (u32::from(e) - 1) << 23,
     })
+}
+
+/// The exponent byte of a scale: the inverse of [`half_scale`].
+pub fn exponent(scale: f32) -> u8 {
+    match scale.to_bits() {
+        0x0020_0000 => 0,
+        0x0040_0000 => 1,
+        bits => ((bits >> 23) + 1) as u8,
+    }
 }

@@ -1,6 +1,6 @@
 //! The KV cache and attention, one query row and head at a time over the keys it sees.
 //!
-//! A layer's block is `[kv_head][k, v][token][dim]`. Sums go by absolute position, so a row's result does not depend on
+//! A layer's block is `[kv_head][k, v][token][dim]`, in int8 with one scale a token after each `[token][dim]`. Sums go by absolute position, so a row's result does not depend on
 //! how the prompt was cut into steps. Scores are one vector a thread, never a matrix.
 
 use std::ops::Range;
@@ -13,6 +13,7 @@ use crate::batch::Batch;
 use crate::cache::{BLOCK_TOKENS, KvDtype, KvPool, LayerCache, NO_BLOCK};
 use crate::check;
 use crate::error::{TensorError, TensorResult};
+use crate::numerics::RowScale;
 use crate::tensor::{View, ViewMut};
 
 /// What one thread writes on.
@@ -26,13 +27,15 @@ pub struct Scratch {
 
 /// A number as the cache stores it.
 trait Stored: Pod + Sync {
-    fn store(x: f32) -> Self;
+    /// Stores one token's numbers; returns what stored numbers are to be multiplied by.
+    fn store(to: &mut [Self], x: &[f32]) -> f32;
     fn load(self) -> f32;
 }
 
 impl Stored for f32 {
-    fn store(x: f32) -> Self {
-        x
+    fn store(to: &mut [Self], x: &[f32]) -> f32 {
+        to.copy_from_slice(x);
+        1.0
     }
     fn load(self) -> f32 {
         self
@@ -40,11 +43,45 @@ impl Stored for f32 {
 }
 
 impl Stored for half::bf16 {
-    fn store(x: f32) -> Self {
-        Self::from_f32(x)
+    fn store(to: &mut [Self], x: &[f32]) -> f32 {
+        for (to, x) in to.iter_mut().zip(x) {
+            *to = Self::from_f32(*x);
+        }
+        1.0
     }
     fn load(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+impl Stored for i8 {
+    fn store(to: &mut [Self], x: &[f32]) -> f32 {
+        let scale = RowScale::of(x);
+        for (to, x) in to.iter_mut().zip(x) {
+            *to = if scale.is_zero() {
+                0
+            } else {
+                scale.code(*x) as i8
+            };
+        }
+        scale.scale
+    }
+    fn load(self) -> f32 {
+        f32::from(self)
+    }
+}
+
+/// Keys or values of one head in one block.
+struct Part<'a, T> {
+    /// `[token][dim]`.
+    numbers: &'a [T],
+    /// What a token's numbers are to be multiplied by; empty where that is 1.
+    scales: &'a [f32],
+}
+
+impl<T> Part<'_, T> {
+    fn scale(&self, token: usize) -> f32 {
+        self.scales.get(token).copied().unwrap_or(1.0)
     }
 }
 
@@ -59,7 +96,8 @@ pub fn kv_store(
     check::kv_store(pool, layer, &qkv, heads, batch)?;
     match pool.spec.groups[layer.group].dtype {
         KvDtype::F32 => store_rows::<f32>(pool, layer, qkv, heads, batch),
-        _ => store_rows::<half::bf16>(pool, layer, qkv, heads, batch),
+        KvDtype::Bf16 => store_rows::<half::bf16>(pool, layer, qkv, heads, batch),
+        KvDtype::Int8 => store_rows::<i8>(pool, layer, qkv, heads, batch),
     }
 }
 
@@ -71,7 +109,8 @@ fn store_rows<T: Stored>(
     batch: &Batch,
 ) -> TensorResult<()> {
     let dim = heads.head_dim;
-    let cache: &mut [T] = bytemuck::cast_slice_mut(pool.layer_mut(layer));
+    let part_bytes = part_bytes(pool, layer, heads);
+    let cache = pool.layer_mut(layer);
     for sequence in 0..batch.num_sequences() {
         for row in batch.sequence_rows(sequence) {
             let position = batch.positions[row] as usize;
@@ -81,9 +120,13 @@ fn store_rows<T: Stored>(
             let new = &qkv.row(row)[heads.heads * dim..];
             for (part, x) in new.chunks_exact(dim).enumerate() {
                 let (side, head) = (part / heads.kv_heads, part % heads.kv_heads);
-                let start = side_start(heads, block, head, side) + token * dim;
-                for (to, x) in cache[start..start + dim].iter_mut().zip(x) {
-                    *to = T::store(*x);
+                let start = part_index(heads, block, head, side) * part_bytes;
+                let (numbers, scales) = cache[start..start + part_bytes]
+                    .split_at_mut(BLOCK_TOKENS * dim * size_of::<T>());
+                let numbers: &mut [T] = bytemuck::cast_slice_mut(numbers);
+                let scale = T::store(&mut numbers[token * dim..][..dim], x);
+                if let Some(place) = bytemuck::cast_slice_mut(scales).get_mut(token) {
+                    *place = scale;
                 }
             }
         }
@@ -91,9 +134,14 @@ fn store_rows<T: Stored>(
     Ok(())
 }
 
-/// First number of the keys (`side` 0) or values (1) of a head in a block.
-fn side_start(heads: &HeadShape, block: usize, kv_head: usize, side: usize) -> usize {
-    ((block * heads.kv_heads + kv_head) * 2 + side) * BLOCK_TOKENS * heads.head_dim
+/// Bytes of the keys or values of one head in a block.
+fn part_bytes(pool: &KvPool, layer: LayerCache, heads: &HeadShape) -> usize {
+    pool.spec.groups[layer.group].layer_block_bytes() / (2 * heads.kv_heads)
+}
+
+/// Which part of a layer the keys (`side` 0) or values (1) of a head in a block are.
+fn part_index(heads: &HeadShape, block: usize, kv_head: usize, side: usize) -> usize {
+    (block * heads.kv_heads + kv_head) * 2 + side
 }
 
 /// One query: its sequence, position and head, and where its result goes.
@@ -117,7 +165,8 @@ pub fn attention(
     }
     match call.pool.spec.groups[call.layer.group].dtype {
         KvDtype::F32 => attend_rows::<f32>(dst, qkv, call, scratch),
-        _ => attend_rows::<half::bf16>(dst, qkv, call, scratch),
+        KvDtype::Bf16 => attend_rows::<half::bf16>(dst, qkv, call, scratch),
+        KvDtype::Int8 => attend_rows::<i8>(dst, qkv, call, scratch),
     }
     Ok(())
 }
@@ -129,7 +178,6 @@ fn attend_rows<T: Stored>(
     scratch: &mut [Scratch],
 ) {
     let (heads, batch) = (call.heads, call.inputs.batch);
-    let cache: &[T] = bytemuck::cast_slice(call.pool.layer(call.layer));
     let sequence_of_row = (0..batch.num_sequences()).flat_map(|sequence| {
         batch
             .sequence_rows(sequence)
@@ -152,7 +200,7 @@ fn attend_rows<T: Stored>(
         scratch.len()
     };
     spread(&mut scratch[..threads], queries, |scratch, query| {
-        attend(scratch, query, qkv, cache, call);
+        attend::<T>(scratch, query, qkv, call);
     });
 }
 
@@ -160,7 +208,6 @@ fn attend<T: Stored>(
     scratch: &mut Scratch,
     query: Query<'_>,
     qkv: View<'_>,
-    cache: &[T],
     call: &AttentionCall<'_>,
 ) {
     let (heads, batch) = (&call.heads, call.inputs.batch);
@@ -173,9 +220,18 @@ fn attend<T: Stored>(
         .window
         .map_or(0, |window| (last + 1).saturating_sub(window))..last + 1;
     let table = batch.table(call.layer.group, query.sequence);
-    let side = |block: u32, side| {
-        let start = side_start(heads, block as usize, kv_head, side);
-        &cache[start..start + BLOCK_TOKENS * dim]
+    let (cache, part_bytes) = (
+        call.pool.layer(call.layer),
+        part_bytes(call.pool, call.layer, heads),
+    );
+    let part = |block: u32, side| {
+        let start = part_index(heads, block as usize, kv_head, side) * part_bytes;
+        let (numbers, scales) =
+            cache[start..start + part_bytes].split_at(BLOCK_TOKENS * dim * size_of::<T>());
+        Part::<T> {
+            numbers: bytemuck::cast_slice(numbers),
+            scales: bytemuck::cast_slice(scales),
+        }
     };
     let scores = &mut scratch.scores;
     scores.clear();
@@ -184,8 +240,11 @@ fn attend<T: Stored>(
             scores.extend(tokens.map(|_| f32::NEG_INFINITY));
             continue;
         }
-        let keys = side(block, 0);
-        scores.extend(tokens.map(|t| call.options.scale * dot(q, &keys[t * dim..][..dim])));
+        let keys = part(block, 0);
+        scores.extend(tokens.map(|t| {
+            let product = dot(q, &keys.numbers[t * dim..][..dim]);
+            call.options.scale * (product * keys.scale(t))
+        }));
     }
     softmax(scores);
     query.out.fill(0.0);
@@ -196,15 +255,13 @@ fn attend<T: Stored>(
             weights.for_each(drop);
             continue;
         }
-        let values = side(block, 1);
+        let values = part(block, 1);
         scratch.partial.clear();
         scratch.partial.resize(dim, 0.0);
         for (token, weight) in tokens.zip(weights) {
-            for (sum, v) in scratch
-                .partial
-                .iter_mut()
-                .zip(&values[token * dim..][..dim])
-            {
+            let weight = weight * values.scale(token);
+            let numbers = &values.numbers[token * dim..][..dim];
+            for (sum, v) in scratch.partial.iter_mut().zip(numbers) {
                 *sum += weight * v.load();
             }
         }

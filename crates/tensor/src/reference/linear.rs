@@ -40,7 +40,8 @@ pub fn repack(
     rows: Range<usize>,
 ) -> TensorResult<()> {
     let (cols, format) = (layout.cols, layout.format);
-    let row_bytes = format
+    let row_bytes = layout
+        .stored
         .row_bytes(cols)
         .ok_or_else(|| TensorError::shape("columns of a weight", "whole blocks", cols))?;
     check::size(
@@ -59,8 +60,14 @@ pub fn repack(
     let data: &mut [f32] = bytemuck::try_cast_slice_mut(data)
         .map_err(|why| TensorError::shape("weight buffer", "4-byte alignment", why))?;
     let mut values = vec![0.0; cols];
+    let mut converted = vec![0; format.row_bytes(cols).unwrap_or(0)];
     for (row, stored) in rows.zip(stored.chunks_exact(row_bytes.max(1))) {
-        quant::decode_row(format, stored, &mut values);
+        if layout.stored == format {
+            quant::decode_row(format, stored, &mut values);
+        } else {
+            quant::convert_row((layout.stored, stored), format, &mut values, &mut converted);
+            quant::decode_row(format, &converted, &mut values);
+        }
         let (start, width) = place(row, layout.rows, cols);
         for (to, value) in data[start..].iter_mut().step_by(width).zip(&values) {
             *to = *value;

@@ -1,11 +1,11 @@
 //! The plain backend: the oracle of accuracy.
 //!
 //! Everything is f32: weights are decoded once at load, activations are never quantised, exponentials are the standard
-//! library's in f64. What a fast backend computes is compared with this within the bounds of its arithmetic; only the
+//! library's in f64. Only the cache is stored in the precision that is asked for. What a fast backend computes is compared with this within the bounds of its arithmetic; only the
 //! exactness promises (rows, chunks) are kept with `==`. It is quick enough for golden tests (8 outputs at once, a few
 //! threads), not for serving: it spawns threads per operation and takes 4 bytes a weight.
 //!
-//! Deliberately not here: the arithmetic of the formats, tiers, int8 caches.
+//! Deliberately not here: the arithmetic of the formats, tiers.
 
 mod attention;
 mod linear;
@@ -17,7 +17,8 @@ mod threads;
 use std::ops::Range;
 
 use crate::backend::{Backend, BackendInfo, Exactness, KernelChoice, Limits, Queue};
-use crate::cache::{CacheSpec, KvDtype, KvPool};
+use crate::cache::{CacheSpec, KvPool};
+use crate::ceiling::{Ceiling, CeilingKind};
 use crate::error::{TensorError, TensorResult};
 use crate::layout::PanelLayout;
 use queue::ReferenceQueue;
@@ -83,13 +84,6 @@ impl Backend for ReferenceBackend {
 
     fn kv_pool(&self, spec: &CacheSpec, blocks: &[usize]) -> TensorResult<KvPool> {
         for group in &spec.groups {
-            if group.dtype == KvDtype::Int8 {
-                return Err(TensorError::Unsupported {
-                    backend: NAME,
-                    what: "an int8 KV cache".to_owned(),
-                    why: "the oracle stores f32 or bf16; ask for --kv-dtype bf16".to_owned(),
-                });
-            }
             if group.k_dim != group.v_dim {
                 return Err(TensorError::Unsupported {
                     backend: NAME,
@@ -107,5 +101,10 @@ impl Backend for ReferenceBackend {
 
     fn queue(&self, limits: &Limits) -> TensorResult<Box<dyn Queue>> {
         Ok(Box::new(ReferenceQueue::new(self.threads, limits)))
+    }
+
+    /// None: the oracle of accuracy is not built to come near any.
+    fn ceiling(&self, _kind: CeilingKind) -> TensorResult<Option<Ceiling>> {
+        Ok(None)
     }
 }

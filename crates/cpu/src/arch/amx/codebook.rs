@@ -8,14 +8,12 @@
 use core::arch::x86_64::*;
 
 use ucuz_tensor::format::GROUP;
-use ucuz_tensor::layout::PANEL_ROWS;
 
 use super::grouped::{Dots, Steps, products};
 use super::unit::{TileConfig, Tiles, WHOLE};
 use crate::activations::Bf16Group;
-use crate::table::{Levels, TileCall, TileSink};
-
-const GROUP_BYTES: usize = PANEL_ROWS * (4 + GROUP / 2);
+use crate::arch::generic::codebook::{GroupCodes, group};
+use crate::table::{TileBook, TileCall, TileSink};
 
 const C: u8 = 0;
 const A: u8 = 1;
@@ -33,26 +31,35 @@ struct Weights {
 
 /// Products of all panels with all blocks of `call`.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub fn linear_codebook(call: &TileCall<'_, Bf16Group>, levels: &Levels, sink: &mut TileSink<'_>) {
+pub fn linear_codebook(
+    call: &TileCall<'_, Bf16Group>,
+    book: &TileBook<'_>,
+    sink: &mut TileSink<'_>,
+) {
     // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
     // SAFETY: sixteen floats.
-    let levels = _mm512_castps_si512(unsafe { _mm512_loadu_ps(levels.as_ptr()) });
+    let levels = _mm512_castps_si512(unsafe { _mm512_loadu_ps(book.levels.as_ptr()) });
     let steps = Steps {
-        unpack: |panel: &[u8], group: usize| {
-            unpack(levels, &panel.as_chunks::<GROUP_BYTES>().0[group])
+        unpack: |panel: &[u8], g: usize| {
+            let (scales, codes) = group(&book.coded, panel, g);
+            Weights {
+                levels: look_up(levels, codes),
+                // SAFETY: sixteen floats.
+                scale: unsafe { _mm512_loadu_ps(scales.as_ptr()) },
+            }
         },
-        issue: |w: &Weights, x: &Bf16Group, dots: &mut Dots| {
+        issue: |w: &Weights, x: &[Bf16Group], dots: &mut Dots| {
             // SAFETY: each is 16 rows of 64 bytes.
             unsafe {
                 tiles.zero::<C>();
-                tiles.load::<A>(x.rows.as_ptr().cast(), 64);
+                tiles.load::<A>(x[0].rows.as_ptr().cast(), 64);
                 tiles.load::<B>(w.levels.as_ptr().cast(), 64);
                 tiles.dot_bf16::<C, A, B>();
                 tiles.store::<C>(dots.part_mut(0), 64);
             }
         },
-        finish: |acc, w: &Weights, _: &Bf16Group, dots: &Dots, row: usize| {
+        finish: |acc, w: &Weights, _: &[Bf16Group], dots: &Dots, row: usize| {
             _mm512_fmadd_ps(dots.floats(row), w.scale, acc)
         },
     };
@@ -62,13 +69,12 @@ pub fn linear_codebook(call: &TileCall<'_, Bf16Group>, levels: &Levels, sink: &m
 /// Looks up a group's codes; the upper half of a small integer's f32 bits is that number in bf16.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn unpack(levels: __m512i, group: &[u8; GROUP_BYTES]) -> Weights {
+fn look_up(levels: __m512i, codes: &GroupCodes) -> [__m512i; GROUP / 2] {
     let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
     let mut unpacked = [_mm512_setzero_si512(); GROUP / 2];
     for (quad, pairs) in unpacked.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        let at = PANEL_ROWS * 4 + quad % 4 * 64;
-        // SAFETY: the four code vectors follow 64 bytes of scales inside the group.
-        let mut codes = unsafe { _mm512_loadu_si512(group.as_ptr().add(at).cast()) };
+        // SAFETY: a group has four code vectors.
+        let mut codes = unsafe { _mm512_loadu_si512(codes.as_ptr().add(quad % 4 * 64).cast()) };
         if quad >= 4 {
             codes = _mm512_srli_epi32::<4>(codes);
         }
@@ -80,9 +86,5 @@ fn unpack(levels: __m512i, group: &[u8; GROUP_BYTES]) -> Weights {
             *pair = _mm512_or_si512(_mm512_srli_epi32::<16>(even), _mm512_and_si512(odd, upper));
         }
     }
-    Weights {
-        levels: unpacked,
-        // SAFETY: the group starts with sixteen f32 scales.
-        scale: unsafe { _mm512_loadu_ps(group.as_ptr().cast()) },
-    }
+    unpacked
 }

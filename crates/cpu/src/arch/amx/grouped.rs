@@ -4,8 +4,8 @@
 //! for 2 panels, for up to 8 blocks of 16 rows:          sums wait in memory, [2][8][16 rows][16 lanes]
 //!   for 8 groups:                                       unpack both panels once: 14 KiB, used by all 8 blocks
 //!     for each block, for each panel:                   the block's 8 groups stay in the first-level cache for both panels
-//!       for each group and plane:                       sixteen rows of sums in sixteen registers
-//!         issue the next tile product; scale and add the one before
+//!       for each group:                                 sixteen rows of sums in sixteen registers
+//!         issue the next tile products; scale and add the one before
 //! ```
 //! A tile product takes some 50 cycles until its sums can be read, one every 16 cycles (64 where the unit is throttled);
 //! issuing it one step ahead, and what the processor reorders, hides that behind the scales of the step before. Sums go
@@ -24,13 +24,14 @@ const PASS_PANELS: usize = 2;
 /// Blocks that share one unpacking of the weights.
 const PASS_BLOCKS: usize = 8;
 
-/// Sums of one group as they leave the unit, `[part][activation row][weight row]`, i32 or f32; most groups have one part.
+/// Sums of one group as they leave the unit, `[part][activation row][weight row]`, i32 or f32: a part for each plane of the
+/// activations, or for each half of each plane.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub struct Dots([[[u32; 16]; 16]; 2]);
+pub struct Dots([[[u32; 16]; 16]; 4]);
 
 impl Dots {
-    const ZERO: Self = Self([[[0; 16]; 16]; 2]);
+    const ZERO: Self = Self([[[0; 16]; 16]; 4]);
 
     /// Where the unit stores a part, its rows 64 bytes apart.
     #[inline(always)]
@@ -58,9 +59,9 @@ impl Dots {
 pub struct Steps<U, I, F> {
     /// `unpack(panel, group)`: a weight tile and its scales.
     pub unpack: U,
-    /// `issue(weights, activations, dots)`: one group's tile products, stored to `dots`.
+    /// `issue(weights, planes of activations, dots)`: one group's tile products, stored to `dots`.
     pub issue: I,
-    /// `finish(sum, weights, activations, dots, row)`: the sums of a row with this group added.
+    /// `finish(sum, weights, planes of activations, dots, row)`: the sums of a row with this group added.
     pub finish: F,
 }
 
@@ -78,8 +79,8 @@ pub fn products<W: Copy, X, U, I, F>(
     sink: &mut TileSink<'_>,
 ) where
     U: Fn(&[u8], usize) -> W,
-    I: Fn(&W, &X, &mut Dots),
-    F: Fn(__m512, &W, &X, &Dots, usize) -> __m512,
+    I: Fn(&W, &[X], &mut Dots),
+    F: Fn(__m512, &W, &[X], &Dots, usize) -> __m512,
 {
     let (panels, blocks) = (call.num_panels(), call.num_blocks());
     if panels == 0 || blocks == 0 {
@@ -128,8 +129,8 @@ fn add_chunk<const P: usize, W, X, U, I, F>(
     x: &[X],
     steps: &Steps<U, I, F>,
 ) where
-    I: Fn(&W, &X, &mut Dots),
-    F: Fn(__m512, &W, &X, &Dots, usize) -> __m512,
+    I: Fn(&W, &[X], &mut Dots),
+    F: Fn(__m512, &W, &[X], &Dots, usize) -> __m512,
 {
     let mut acc = [_mm512_setzero_ps(); 16];
     for (acc, row) in acc.iter_mut().zip(&sums.0) {
@@ -137,13 +138,14 @@ fn add_chunk<const P: usize, W, X, U, I, F>(
         *acc = unsafe { _mm512_loadu_ps(row.as_ptr()) };
     }
     let mut dots = [Dots::ZERO; 2];
+    let x = x.as_chunks::<P>().0;
     (steps.issue)(&weights[0], &x[0], &mut dots[0]);
-    for (step, entry) in x.iter().enumerate() {
+    for (step, planes) in x.iter().enumerate() {
         if let Some(next) = x.get(step + 1) {
-            (steps.issue)(&weights[(step + 1) / P], next, &mut dots[(step + 1) % 2]);
+            (steps.issue)(&weights[step + 1], next, &mut dots[(step + 1) % 2]);
         }
-        let (weights, dots) = (&weights[step / P], &dots[step % 2]);
-        each_row!(16, row => acc[row] = (steps.finish)(acc[row], weights, entry, dots, row));
+        let (weights, dots) = (&weights[step], &dots[step % 2]);
+        each_row!(16, row => acc[row] = (steps.finish)(acc[row], weights, planes, dots, row));
     }
     for (acc, row) in acc.iter().zip(&mut sums.0) {
         // SAFETY: a row of sums is 64 writable bytes.

@@ -8,11 +8,14 @@
 //! executing each tile instruction in software (the crate's `emulator`), which proves the arithmetic and no speed.
 
 pub mod attention;
+pub mod ceiling;
 pub mod codebook;
 pub mod float;
 mod grouped;
 pub mod integer;
+mod long;
 pub mod portable;
+pub mod row_scaled;
 pub mod state;
 pub(crate) mod unit;
 

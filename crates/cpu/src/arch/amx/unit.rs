@@ -132,6 +132,15 @@ impl Tiles {
         }
     }
 
+    /// `C += A · B` with signed bytes in `A`, unsigned ones in `B`, and i32 sums.
+    #[inline(always)]
+    pub fn dot_i8_u8<const C: u8, const A: u8, const B: u8>(&self) {
+        // SAFETY: the unit is configured; no memory is touched.
+        unsafe {
+            tile_asm!("tdpbsud tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A, b = const B);
+        }
+    }
+
     /// `C += A · B` with bf16 pairs: `c + (sum of even k + sum of odd k)` in f32.
     #[inline(always)]
     pub fn dot_bf16<const C: u8, const A: u8, const B: u8>(&self) {

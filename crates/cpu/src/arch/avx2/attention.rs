@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 
 use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over};
 use crate::arch::generic::lanes::Lanes;
+use crate::arch::generic::stored::{Bf16, Int8};
 
 /// Proof that AVX2 and FMA may be used: made only inside functions that enable them.
 #[derive(Clone, Copy)]
@@ -20,7 +21,16 @@ type Two = (__m256, __m256);
 /// The processor has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
-    span_over(Avx2(()), input, output);
+    span_over::<_, Bf16>(Avx2(()), input, output);
+}
+
+/// One tile over one span of int8 keys and values.
+///
+/// # Safety
+/// The processor has AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+pub fn attention_span_int8(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+    span_over::<_, Int8>(Avx2(()), input, output);
 }
 
 /// The bits of `_mm256_and_si256(a, b)` on floats.
@@ -115,6 +125,16 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn codes(self, from: &[i8; 16]) -> Two {
+        // SAFETY: the token proves AVX2; 16 bytes are readable.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.as_ptr().cast());
+            let number = |bytes| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+            (number(bytes), number(_mm_srli_si128::<8>(bytes)))
+        }
+    }
+
+    #[inline(always)]
     fn exact_mul_add(self, a: Two, b: Two, c: Two) -> Two {
         // SAFETY: the token proves FMA.
         unsafe {
@@ -191,6 +211,17 @@ impl Lanes for Avx2 {
     fn scale(self, a: Two, n: Two) -> Two {
         (scale(a.0, n.0), scale(a.1, n.1))
     }
+
+    #[inline(always)]
+    fn zero_below(self, a: Two, least: f32) -> Two {
+        // SAFETY: the token proves AVX2.
+        unsafe {
+            let least = _mm256_set1_ps(least);
+            let keep = |a| _mm256_and_ps(a, _mm256_cmp_ps::<_CMP_NLT_UQ>(a, least));
+            (keep(a.0), keep(a.1))
+        }
+    }
+
     #[inline(always)]
     fn prefetch(self, words: &[u32]) {
         for line in words.chunks(16) {

@@ -5,51 +5,45 @@ use core::arch::x86_64::*;
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::PANEL_ROWS;
 
-use crate::table::{FloatCall, Levels};
-
-const GROUP_BYTES: usize = PANEL_ROWS * (4 + GROUP / 2);
+use crate::arch::generic::codebook::group;
+use crate::table::CodebookCall;
 
 /// Products of one codebook panel with up to 8 activation rows.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn linear_codebook(tile: &mut [[f32; PANEL_ROWS]], call: &FloatCall<'_>, levels: &Levels) {
+pub fn linear_codebook(tile: &mut [[f32; PANEL_ROWS]], call: &CodebookCall<'_>) {
     for half in 0..2 {
         match call.rows {
-            1 => product::<1>(tile, call, levels, half),
-            2 => product::<2>(tile, call, levels, half),
-            3..=4 => product::<4>(tile, call, levels, half),
-            _ => product::<8>(tile, call, levels, half),
+            1 => product::<1>(tile, call, half),
+            2 => product::<2>(tile, call, half),
+            3..=4 => product::<4>(tile, call, half),
+            _ => product::<8>(tile, call, half),
         }
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn product<const R: usize>(
-    tile: &mut [[f32; PANEL_ROWS]],
-    call: &FloatCall<'_>,
-    levels: &Levels,
-    half: usize,
-) {
+fn product<const R: usize>(tile: &mut [[f32; PANEL_ROWS]], call: &CodebookCall<'_>, half: usize) {
     // SAFETY: two halves of sixteen floats.
     let levels = unsafe {
         [
-            _mm256_loadu_ps(levels.as_ptr()),
-            _mm256_loadu_ps(levels.as_ptr().add(8)),
+            _mm256_loadu_ps(call.levels.as_ptr()),
+            _mm256_loadu_ps(call.levels.as_ptr().add(8)),
         ]
     };
     let mut acc = [_mm256_setzero_ps(); R];
-    let groups = call.panel.as_chunks::<GROUP_BYTES>().0;
-    for (group, x) in groups.iter().zip(call.x.chunks_exact(GROUP * R)) {
+    for (g, x) in call.x.chunks_exact(GROUP * R).enumerate() {
+        let (scales, codes) = group(&call.coded, call.panel, g);
         let mut sums = [[_mm256_setzero_ps(); 2]; R];
         for quad in 0..8 {
-            let at = PANEL_ROWS * 4 + quad % 4 * 64 + half * 32;
-            // SAFETY: the four code vectors follow 64 bytes of scales inside the group's 320 bytes.
-            let mut codes = unsafe { _mm256_loadu_si256(group.as_ptr().add(at).cast()) };
+            let at = quad % 4 * 64 + half * 32;
+            // SAFETY: a group has four code vectors.
+            let mut vector = unsafe { _mm256_loadu_si256(codes.as_ptr().add(at).cast()) };
             if quad >= 4 {
-                codes = _mm256_srli_epi32::<4>(codes);
+                vector = _mm256_srli_epi32::<4>(vector);
             }
             for c in 0..4 {
-                let w = level(codes, levels);
-                codes = _mm256_srli_epi32::<8>(codes);
+                let w = level(vector, levels);
+                vector = _mm256_srli_epi32::<8>(vector);
                 let column = &x[(quad * 4 + c) * R..][..R];
                 for row in 0..R {
                     let value = _mm256_set1_ps(column[row]);
@@ -57,8 +51,8 @@ fn product<const R: usize>(
                 }
             }
         }
-        // SAFETY: the group starts with sixteen f32 scales.
-        let d = unsafe { _mm256_loadu_ps(group.as_ptr().add(half * 32).cast()) };
+        // SAFETY: eight of sixteen floats.
+        let d = unsafe { _mm256_loadu_ps(scales.as_ptr().add(half * 8)) };
         for row in 0..R {
             acc[row] = _mm256_fmadd_ps(_mm256_add_ps(sums[row][0], sums[row][1]), d, acc[row]);
         }

@@ -1,7 +1,7 @@
-//! Integer weights times int8 activations with `maddubs`, 8 weight rows at a time.
+//! Integer weights times int8 activations, 8 weight rows at a time: with `maddubs`, or with `vpdpbusd` where AVX-VNNI is present.
 //!
-//! 4-bit codes are the unsigned side as they are: a pair of products is at most 2·15·127 = 3,810 and eight of them stay inside
-//! 16 bits. 8-bit codes become `|w|` and the activation takes their sign: 2·128·127 = 32,512 fits, 255·127·2 would not.
+//! Codes of up to 6 bits are the unsigned side as they are: a pair of products is at most 2·31·127 = 7,874 for 5 bits, and four of
+//! them stay inside 16 bits; for 6 bits it is two. 8-bit codes become `|w|` and the activation takes their sign: 2·128·127 = 32,512 fits, 255·127·2 would not.
 //! The epilogue is that of the other tiers; see the AVX-512 file about sub-scales in f32.
 
 use core::arch::x86_64::*;
@@ -14,27 +14,82 @@ use crate::table::CodedCall;
 /// Activation rows that share an unpacked group; more would not fit 16 registers.
 const ROWS: usize = 4;
 
-/// Products of one panel with `call.rows` activation rows.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
-    assert!(
-        call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
-        "a whole panel"
-    );
-    for first in (0..call.rows).step_by(ROWS) {
-        for half in 0..2 {
-            with_shape!(
-                call.coded,
-                S => match call.rows - first {
-                    1 => product::<S, 1>(tile, call, first, half),
-                    2 => product::<S, 2>(tile, call, first, half),
-                    _ => product::<S, ROWS>(tile, call, first, half),
-                },
-                return generic::integer::linear_i8(tile, call)
+/// The kernel for one set of instructions: `$dots` says how codes meet activations, `$undone` which bias it leaves in.
+macro_rules! kernel {
+    ($(#[$doc:meta])* $name:ident, $features:literal, $dots:ident, $undone:expr) => {
+        $(#[$doc])*
+        #[target_feature(enable = $features)]
+        pub fn $name(tile: &mut Tile, call: &CodedCall<'_>) {
+            #[target_feature(enable = $features)]
+            fn product<S: Shape, const R: usize>(
+                tile: &mut Tile,
+                call: &CodedCall<'_>,
+                first: usize,
+                half: usize,
+            ) {
+                let zero = _mm256_setzero_ps();
+                let mut acc = [zero; R];
+                let mut panel = Cursor {
+                    next: call.panel.as_ptr(),
+                    half,
+                };
+                let mut scales = Scales {
+                    d: zero,
+                    m: zero,
+                    sub_scales: [zero; 2],
+                    sub_mins: [zero; 2],
+                };
+                for block in call.groups.chunks(S::GROUPS * call.planes) {
+                    scales.d = panel.f16_lanes();
+                    if S::MINIMUM {
+                        scales.m = panel.f16_lanes();
+                    }
+                    for planes in block.chunks(call.planes) {
+                        panel.subs::<S>(&mut scales);
+                        let mut dots = panel.$dots::<S, R>(planes, first);
+                        undo_bias::<R>(&mut dots, $undone(S::BITS, S::BIAS), &planes[0], first);
+                        for row in 0..R {
+                            let at = first + row;
+                            acc[row] = add_group::<S>(acc[row], dots[row], &scales, &planes[0], at);
+                        }
+                        panel.pass_codes::<S>();
+                    }
+                }
+                for (row, acc) in tile[first..].iter_mut().zip(acc) {
+                    // SAFETY: half a row of the tile is 32 writable bytes.
+                    unsafe { _mm256_storeu_ps(row.as_mut_ptr().add(8 * half), acc) };
+                }
+            }
+
+            assert!(
+                call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
+                "a whole panel"
             );
+            for first in (0..call.rows).step_by(ROWS) {
+                for half in 0..2 {
+                    with_shape!(
+                        call.coded,
+                        S => match call.rows - first {
+                            1 => product::<S, 1>(tile, call, first, half),
+                            2 => product::<S, 2>(tile, call, first, half),
+                            _ => product::<S, ROWS>(tile, call, first, half),
+                        },
+                        return generic::integer::linear_i8(tile, call)
+                    );
+                }
+            }
         }
-    }
+    };
 }
+
+kernel!(
+    /// Products of one panel with `call.rows` activation rows, by `maddubs`.
+    linear_i8, "avx2,fma,f16c", pair_dots, |bits, bias| if bits == 8 { 0 } else { bias }
+);
+kernel!(
+    /// Products of one panel with `call.rows` activation rows, by `vpdpbusd` in its AVX form.
+    linear_i8_vnni, "avx2,fma,f16c,avxvnni", vnni_dots, |_, bias| bias
+);
 
 /// Scales of one group, 8 weight rows.
 #[derive(Clone, Copy)]
@@ -47,60 +102,6 @@ struct Scales {
 
 /// Dots with the two halves of a group of columns.
 type Dots = [__m256i; 2];
-
-#[target_feature(enable = "avx2,fma,f16c")]
-fn product<S: Shape, const R: usize>(
-    tile: &mut Tile,
-    call: &CodedCall<'_>,
-    first: usize,
-    half: usize,
-) {
-    let zero = _mm256_setzero_ps();
-    let mut acc = [zero; R];
-    let mut panel = Cursor {
-        next: call.panel.as_ptr(),
-        half,
-    };
-    let mut scales = Scales {
-        d: zero,
-        m: zero,
-        sub_scales: [zero; 2],
-        sub_mins: [zero; 2],
-    };
-    for block in call.groups.chunks(S::GROUPS * call.planes) {
-        scales.d = panel.f16_lanes();
-        if S::MINIMUM {
-            scales.m = panel.f16_lanes();
-        }
-        for planes in block.chunks(call.planes) {
-            for sub in 0..S::SUBS {
-                scales.sub_scales[sub] = panel.i8_lanes();
-            }
-            if S::MINIMUM {
-                for sub in 0..S::SUBS {
-                    scales.sub_mins[sub] = panel.i8_lanes();
-                }
-            }
-            let codes = panel.next;
-            for x in planes {
-                // Every plane meets the same codes.
-                panel.next = codes;
-                let dots: [Dots; R] = if S::BITS == 8 {
-                    panel.byte_dots(x, first)
-                } else {
-                    panel.nibble_dots::<S, R>(x, first)
-                };
-                for row in 0..R {
-                    acc[row] = add_group::<S>(acc[row], dots[row], &scales, x, first + row);
-                }
-            }
-        }
-    }
-    for (row, acc) in tile[first..].iter_mut().zip(acc) {
-        // SAFETY: half a row of the tile is 32 writable bytes.
-        unsafe { _mm256_storeu_ps(row.as_mut_ptr().add(8 * half), acc) };
-    }
-}
 
 /// Reads one half of a panel's lanes from front to back; every method takes the bytes it names and moves on.
 ///
@@ -135,26 +136,145 @@ impl Cursor {
         }
     }
 
-    /// Four columns of eight weight rows.
+    /// Sub-scales and, with a minimum, sub-minima of a group, as f32.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn code_vector(&mut self) -> __m256i {
-        // SAFETY: 32 of 64 bytes of the panel, see the type.
-        unsafe {
-            let codes = _mm256_loadu_si256(self.next.add(32 * self.half).cast());
-            self.next = self.next.add(64);
-            codes
+    fn subs<S: Shape>(&mut self, scales: &mut Scales) {
+        for sub in 0..S::SUBS {
+            if S::PACKED_SUBS {
+                [scales.sub_scales[sub], scales.sub_mins[sub]] = self.nibble_lanes();
+            } else {
+                scales.sub_scales[sub] = self.i8_lanes();
+            }
         }
+        if S::MINIMUM && !S::PACKED_SUBS {
+            for sub in 0..S::SUBS {
+                scales.sub_mins[sub] = self.i8_lanes();
+            }
+        }
+    }
+
+    /// Eight of sixteen low nibbles and of the high ones, as f32.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn nibble_lanes(&mut self) -> [__m256; 2] {
+        // SAFETY: 8 of 16 bytes of the panel, see the type.
+        let both = unsafe {
+            let both = _mm_loadl_epi64(self.next.add(8 * self.half).cast());
+            self.next = self.next.add(16);
+            _mm256_cvtepu8_epi32(both)
+        };
+        let low = _mm256_and_si256(both, _mm256_set1_epi32(15));
+        [low, _mm256_srli_epi32::<4>(both)].map(|lanes| _mm256_cvtepi32_ps(lanes))
+    }
+
+    /// Goes on to what follows the codes of a group.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn pass_codes<S: Shape>(&mut self) {
+        // SAFETY: at most one past the end of the panel.
+        self.next = unsafe { self.next.add(usize::from(S::BITS) * 64) };
+    }
+
+    /// Four columns of eight weight rows as stored: unsigned bytes, bias and all.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn codes<S: Shape>(&self, quad: usize) -> __m256i {
+        let low = self.plane(0, S::LOW_BITS, quad);
+        if S::HIGH_BITS == 0 {
+            return low;
+        }
+        _mm256_or_si256(low, self.plane(S::LOW_BITS, S::HIGH_BITS, quad))
+    }
+
+    /// `bits` bits of the codes of one quad, in their place above `below` bits.
+    ///
+    /// Planes begin one after the other, so `below` is also the number of vectors before this one. All but the loads is
+    /// constant once compiled.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn plane(&self, below: u8, bits: u8, quad: usize) -> __m256i {
+        let (wide, below) = (usize::from(bits), usize::from(below));
+        // SAFETY: 32 of 64 bytes of the panel: a group has as many vectors as codes have bits, see the type.
+        let stored = unsafe {
+            let vector = self.next.add((below + quad % wide) * 64 + 32 * self.half);
+            _mm256_loadu_si256(vector.cast())
+        };
+        if bits == 8 {
+            return stored;
+        }
+        let mask = _mm256_set1_epi8(((0xff_u8 >> (8 - bits)) << below) as i8);
+        let shift = (wide * (quad / wide)) as i32 - below as i32;
+        let count = _mm_cvtsi32_si128(shift.abs());
+        let moved = if shift >= 0 {
+            _mm256_srl_epi16(stored, count)
+        } else {
+            _mm256_sll_epi16(stored, count)
+        };
+        _mm256_and_si256(moved, mask)
+    }
+
+    /// Dots of stored codes with `R` activation rows of one or two planes; 8-bit codes come without their bias.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn pair_dots<S: Shape, const R: usize>(&self, planes: &[I8Group], first: usize) -> [Dots; R] {
+        let [x, rest @ ..] = planes else {
+            return [[_mm256_setzero_si256(); 2]; R];
+        };
+        let (mut dots, low) = match rest {
+            [rest] if S::BITS == 8 => (
+                self.byte_dots::<S, R>(x, first),
+                self.byte_dots::<S, R>(rest, first),
+            ),
+            // Both planes of few rows fit the registers beside each unpacked vector.
+            [rest] if R <= 2 => self.small_dots::<S, R, 2>([x, rest], first).into(),
+            [rest] => {
+                let [high] = self.small_dots::<S, R, 1>([x], first);
+                let [low] = self.small_dots::<S, R, 1>([rest], first);
+                (high, low)
+            }
+            _ if S::BITS == 8 => return self.byte_dots::<S, R>(x, first),
+            _ => {
+                let [dots] = self.small_dots::<S, R, 1>([x], first);
+                return dots;
+            }
+        };
+        for (high, low) in dots.as_flattened_mut().iter_mut().zip(low.as_flattened()) {
+            *high = _mm256_add_epi32(_mm256_slli_epi32::<8>(*high), *low);
+        }
+        dots
+    }
+
+    /// As [`Cursor::pair_dots`] with `vpdpbusd`; every bias stays in. Without sub-scales per half the sum is all in the first.
+    #[inline]
+    #[target_feature(enable = "avx2,avxvnni")]
+    fn vnni_dots<S: Shape, const R: usize>(&self, planes: &[I8Group], first: usize) -> [Dots; R] {
+        let mut dots = [[_mm256_setzero_si256(); 2]; R];
+        for (plane, x) in planes.iter().enumerate() {
+            if plane == 1 {
+                for dot in dots.as_flattened_mut() {
+                    *dot = _mm256_slli_epi32::<8>(*dot);
+                }
+            }
+            for quad in 0..8 {
+                let codes = self.codes::<S>(quad);
+                for (row, dots) in dots.iter_mut().enumerate() {
+                    let dot = &mut dots[if S::SUBS == 2 { quad / 4 } else { 0 }];
+                    *dot = _mm256_dpbusd_avx_epi32(*dot, codes, broadcast(x, first + row, quad));
+                }
+            }
+        }
+        dots
     }
 
     /// Dots of 8-bit codes with `R` activation rows.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn byte_dots<const R: usize>(&mut self, x: &I8Group, first: usize) -> [Dots; R] {
+    fn byte_dots<S: Shape, const R: usize>(&self, x: &I8Group, first: usize) -> [Dots; R] {
         let mut dots = [[_mm256_setzero_si256(); 2]; R];
         let ones = _mm256_set1_epi16(1);
         for quad in 0..8 {
-            let w = _mm256_xor_si256(self.code_vector(), _mm256_set1_epi8(-128));
+            let w = _mm256_xor_si256(self.codes::<S>(quad), _mm256_set1_epi8(-128));
             let magnitude = _mm256_abs_epi8(w);
             for (row, dots) in dots.iter_mut().enumerate() {
                 let signed = _mm256_sign_epi8(broadcast(x, first + row, quad), w);
@@ -166,36 +286,55 @@ impl Cursor {
         dots
     }
 
-    /// Dots of 4-bit codes with `R` activation rows.
+    /// Dots of codes of up to six bits with `R` activation rows in each of `P` planes.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn nibble_dots<S: Shape, const R: usize>(&mut self, x: &I8Group, first: usize) -> [Dots; R] {
-        let mut pairs = [[_mm256_setzero_si256(); 2]; R];
-        let mask = _mm256_set1_epi8(15);
-        for quad in 0..4 {
-            let stored = self.code_vector();
-            let low = _mm256_and_si256(stored, mask);
-            let high = _mm256_and_si256(_mm256_srli_epi16::<4>(stored), mask);
-            for (row, [a, b]) in pairs.iter_mut().enumerate() {
-                let (x_low, x_high) = (
-                    broadcast(x, first + row, quad),
-                    broadcast(x, first + row, quad + 4),
-                );
-                *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
-                *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
-            }
-        }
+    fn small_dots<S: Shape, const R: usize, const P: usize>(
+        &self,
+        planes: [&I8Group; P],
+        first: usize,
+    ) -> [[Dots; R]; P] {
+        let mut pairs = [[[_mm256_setzero_si256(); 2]; R]; P];
+        let mut dots = pairs;
         let ones = _mm256_set1_epi16(1);
-        for (row, halves) in pairs.iter_mut().enumerate() {
-            for (which, sum) in halves.iter_mut().enumerate() {
-                *sum = _mm256_madd_epi16(*sum, ones);
-                if S::BIAS != 0 {
-                    let undo = _mm256_set1_epi32(x.minus_8_sums[which][first + row]);
-                    *sum = _mm256_add_epi32(*sum, undo);
+        for quad in 0..4 {
+            let (low, high) = (self.codes::<S>(quad), self.codes::<S>(quad + 4));
+            for (x, pairs) in planes.iter().zip(&mut pairs) {
+                for (row, [a, b]) in pairs.iter_mut().enumerate() {
+                    let (x_low, x_high) = (
+                        broadcast(x, first + row, quad),
+                        broadcast(x, first + row, quad + 4),
+                    );
+                    *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
+                    *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
+                }
+            }
+            // Of six-bit codes, two quads are what 16 bits hold.
+            if quad == 3 || (S::BITS == 6 && quad == 1) {
+                let pairs = pairs.as_flattened_mut().as_flattened_mut();
+                let dots = dots.as_flattened_mut().as_flattened_mut();
+                for (dot, pairs) in dots.iter_mut().zip(pairs) {
+                    *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(*pairs, ones));
+                    *pairs = _mm256_setzero_si256();
                 }
             }
         }
-        pairs
+        dots
+    }
+}
+
+/// Takes away what a bias of stored codes added.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn undo_bias<const R: usize>(dots: &mut [Dots; R], bias: u8, x: &I8Group, first: usize) {
+    if bias == 0 {
+        return;
+    }
+    for (row, dots) in dots.iter_mut().enumerate() {
+        for (which, dot) in dots.iter_mut().enumerate() {
+            let undo = x.minus_8_sums[which][first + row] / 8 * i32::from(bias);
+            *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 pub mod activation;
 pub mod attention;
+pub mod ceiling;
 pub mod codebook;
 pub mod float;
 pub mod integer;
 pub mod norm;
 pub mod portable;
 pub mod rope;
+pub mod row_scaled;

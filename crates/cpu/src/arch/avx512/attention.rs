@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over, weights};
 use crate::arch::generic::lanes::Lanes;
+use crate::arch::generic::stored::{Bf16, Int8};
 
 /// Proof that AVX-512 F and DQ may be used: made only inside functions that enable them.
 #[derive(Clone, Copy)]
@@ -18,10 +19,19 @@ struct Avx512(());
 /// The processor has AVX-512 F, BW, DQ and VL, and FMA.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
 pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
-    span_over(Avx512(()), input, output);
+    span_over::<_, Bf16>(Avx512(()), input, output);
 }
 
-/// Turns one row's dots with the keys of `blocks` into weights, in place, and sets its `m`.
+/// One tile over one span of int8 keys and values.
+///
+/// # Safety
+/// The processor has AVX-512 F, BW, DQ and VL, and FMA.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub fn attention_span_int8(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+    span_over::<_, Int8>(Avx512(()), input, output);
+}
+
+/// Turns one row's dots with the bf16 keys of `blocks` into weights, in place, and sets its `m`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
 pub(crate) fn weigh(
@@ -35,7 +45,7 @@ pub(crate) fn weigh(
     for vector in &mut output.scores[row][2 * blocks.start..2 * blocks.end] {
         lanes.store(vector, lanes.mul(lanes.load(vector), scale));
     }
-    weights(lanes, input.row_keys(row), blocks, row, output);
+    weights::<_, Bf16>(lanes, input.row_keys(row), blocks, row, output);
 }
 
 impl Lanes for Avx512 {
@@ -71,6 +81,15 @@ impl Lanes for Avx512 {
                 _mm512_castsi512_ps(_mm512_slli_epi32::<16>(both)),
                 _mm512_castsi512_ps(odd),
             )
+        }
+    }
+
+    #[inline(always)]
+    fn codes(self, from: &[i8; 16]) -> __m512 {
+        // SAFETY: the token proves AVX-512; 16 bytes are readable.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.as_ptr().cast());
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))
         }
     }
 
@@ -151,6 +170,16 @@ impl Lanes for Avx512 {
             _mm512_maskz_scalef_ps(keep, a, n)
         }
     }
+
+    #[inline(always)]
+    fn zero_below(self, a: __m512, least: f32) -> __m512 {
+        // SAFETY: the token proves AVX-512.
+        unsafe {
+            let keep = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(a, _mm512_set1_ps(least));
+            _mm512_maskz_mov_ps(keep, a)
+        }
+    }
+
     #[inline(always)]
     fn prefetch(self, words: &[u32]) {
         for line in words.chunks(16) {

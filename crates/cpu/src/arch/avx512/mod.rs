@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod ceiling;
 pub mod codebook;
 pub mod float;
 pub mod integer;
@@ -9,3 +10,4 @@ pub mod norm;
 pub mod portable;
 pub mod quantise;
 pub mod rope;
+pub mod row_scaled;

@@ -1,4 +1,5 @@
-//! One span of attention over bf16 keys and values: the canonical arithmetic, written once over [`Lanes`].
+//! One span of attention over bf16 or int8 keys and values: the canonical arithmetic, written once over [`Lanes`] and
+//! [`Stored`].
 //!
 //! A span is 256 absolute positions, eight blocks. For one tile of query rows that share a key-value head it yields, per
 //! row, `m`, `l = Σ p` and `o = Σ p v`, to be folded left to right with the other spans of the row.
@@ -10,10 +11,11 @@
 //! ```
 //! Keys lie in lanes for the scores, dims for the sums; so no product crosses lanes. A block that some row of the tile
 //! does not see whole takes the masked path, where hidden values read as 0: what an unwritten place holds, NaN included,
-//! never reaches a sum.
+//! never reaches a sum. Codes of int8 are never NaN and need no such path. What int8 changes above: [`super::stored`].
 //!
 //! Cost of a row and a block at dim 64 on AVX-512: 128 + 128 multiply-adds, about 60 operations for the weights, 16 for `l`;
-//! some 180 cycles. Eight rows share each load and split of a key or value vector.
+//! some 180 cycles. Eight rows share each load and split of a key or value vector. From int8 a split takes two operations
+//! more a pair, and a row 24 more a block; decode, which waits for memory, reads half the bytes.
 
 use std::ops::Range;
 
@@ -21,6 +23,7 @@ use ucuz_tensor::cache::BLOCK_TOKENS;
 use ucuz_tensor::numerics::EXP2_FRACTION;
 
 use super::lanes::{Lanes, Portable};
+use super::stored::{Bf16, Int8, Stored, Strip, WeightBlock};
 
 /// Positions of one span.
 pub const SPAN_TOKENS: usize = 256;
@@ -34,9 +37,6 @@ const PREFETCH_ROWS: usize = 8;
 
 /// Scores or weights of one row over one span, in vectors of 16 keys.
 pub type SpanRow = [[f32; 16]; SPAN_TOKENS / 16];
-
-/// Sixteen dims of eight pairs: half of what is summed before `even + odd`.
-type Half = [[u32; 16]; 8];
 
 /// Where the keys and values of one head of one sequence lie.
 #[derive(Debug, Clone, Copy)]
@@ -128,24 +128,29 @@ pub struct SpanOutput<'a> {
 
 /// One tile over one span of bf16 keys and values.
 pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
-    span_over(Portable, input, output);
+    span_over::<_, Bf16>(Portable, input, output);
 }
 
-/// Calls `$body::<L, R>` for consecutive groups of at most `L::ROWS` rows.
+/// One tile over one span of int8 keys and values.
+pub fn attention_span_int8(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+    span_over::<_, Int8>(Portable, input, output);
+}
+
+/// Calls `$body::<L, S, R>` for consecutive groups of at most `L::ROWS` rows.
 macro_rules! for_row_groups {
-    ($L:ident, $rows:expr, |$row:ident| $body:ident($($argument:expr),*)) => {
+    ($L:ident, $S:ident, $rows:expr, |$row:ident| $body:ident($($argument:expr),*)) => {
         let mut $row = 0;
         while $row < $rows {
             let group = ($rows - $row).min($L::ROWS);
             match group {
-                1 => $body::<$L, 1>($($argument),*),
-                2 => $body::<$L, 2>($($argument),*),
-                3 => $body::<$L, 3>($($argument),*),
-                4 => $body::<$L, 4>($($argument),*),
-                5 => $body::<$L, 5>($($argument),*),
-                6 => $body::<$L, 6>($($argument),*),
-                7 => $body::<$L, 7>($($argument),*),
-                _ => $body::<$L, 8>($($argument),*),
+                1 => $body::<$L, $S, 1>($($argument),*),
+                2 => $body::<$L, $S, 2>($($argument),*),
+                3 => $body::<$L, $S, 3>($($argument),*),
+                4 => $body::<$L, $S, 4>($($argument),*),
+                5 => $body::<$L, $S, 5>($($argument),*),
+                6 => $body::<$L, $S, 6>($($argument),*),
+                7 => $body::<$L, $S, 7>($($argument),*),
+                _ => $body::<$L, $S, 8>($($argument),*),
             }
             $row += group.min(8);
         }
@@ -154,7 +159,11 @@ macro_rules! for_row_groups {
 
 /// The body of every tier's kernel.
 #[inline(always)]
-pub(crate) fn span_over<L: Lanes>(lanes: L, input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+pub(crate) fn span_over<L: Lanes, S: Stored>(
+    lanes: L,
+    input: &SpanInput<'_>,
+    output: &mut SpanOutput<'_>,
+) {
     let rows = input.visible.len();
     let blocks = input.blocks();
     let first_block = input.span * SPAN_BLOCKS;
@@ -169,40 +178,66 @@ pub(crate) fn span_over<L: Lanes>(lanes: L, input: &SpanInput<'_>, output: &mut 
                     .unwrap_or_default(),
             );
         }
-        let keys: &[Half] = keys.as_chunks().0.as_chunks().0;
-        for (half, keys) in keys.chunks_exact(input.head_dim / 16).enumerate() {
-            let at = (2 * block + half, input.scale_log2);
-            for_row_groups!(L, rows, |row| scores(
+        let (keys, scales) = S::part(keys);
+        for (half, strips) in keys.chunks_exact(input.head_dim / 16).enumerate() {
+            let keys = KeyVector::<S> {
+                strips,
+                scales,
+                half,
+                vector: 2 * block + half,
+                scale_log2: input.scale_log2,
+            };
+            for_row_groups!(L, S, rows, |row| scores(
                 lanes,
-                keys,
+                &keys,
                 input.q,
                 row,
-                at,
                 output.scores
             ));
         }
     }
     for row in 0..rows {
-        weights(lanes, input.row_keys(row), blocks.clone(), row, output);
+        weights::<L, S>(lanes, input.row_keys(row), blocks.clone(), row, output);
         output.l[row] = weight_sum(&output.scores[row][2 * blocks.start..2 * blocks.end]);
     }
     output.o[..rows * (input.head_dim / 16)].fill([0.0; 16]);
     for block in blocks {
         let (_, values) = input.cache.block(first_block + block);
-        let values: &[Half] = values.as_chunks().0.as_chunks().0;
+        let (values, scales) = S::part(values);
         let all = block * BLOCK_TOKENS..(block + 1) * BLOCK_TOKENS;
-        let whole = (0..rows).all(|row| {
+        let mut whole = true;
+        for row in 0..rows {
             let keys = input.row_keys(row);
-            keys.start <= all.start && all.end <= keys.end
-        });
-        if whole {
-            for_row_groups!(L, rows, |row| sums(lanes, values, row, block, output));
+            whole &= keys.start <= all.start && all.end <= keys.end;
+            let weights = WeightBlock {
+                weights: &mut output.scores[row],
+                block,
+                keys,
+            };
+            S::operands(lanes, weights, scales);
+        }
+        if whole || S::UNWRITTEN_IS_FINITE {
+            for_row_groups!(L, S, rows, |row| sums(lanes, values, row, block, output));
         } else {
-            for_row_groups!(L, rows, |row| masked_sums(
+            for_row_groups!(L, S, rows, |row| masked_sums(
                 lanes, values, row, block, input, output
             ));
         }
     }
+}
+
+/// The keys of half a block, and what turns their products into scores.
+struct KeyVector<'a, S: Stored> {
+    /// `[head_dim / 16]` strips.
+    strips: &'a [Strip<S>],
+    /// Scales of the block's keys.
+    scales: S::Scales<'a>,
+    /// Which half of the block.
+    half: usize,
+    /// Which vector of the span the scores fill.
+    vector: usize,
+    /// Softmax scale times log2(e).
+    scale_log2: f32,
 }
 
 /// `R` consecutive elements from `start`.
@@ -217,26 +252,25 @@ fn group_mut<T, const R: usize>(all: &mut [T], start: usize) -> &mut [T; R] {
     &mut all[start..start + R].as_chunks_mut().0[0]
 }
 
-/// Scores of 16 keys for `R` rows from `row`; `at` is the vector of the span that they fill, and the scale.
+/// Scores of 16 keys for `R` rows from `row`.
 #[inline(always)]
-fn scores<L: Lanes, const R: usize>(
+fn scores<L: Lanes, S: Stored, const R: usize>(
     lanes: L,
-    keys: &[Half],
+    keys: &KeyVector<'_, S>,
     q: &[[f32; 16]],
     row: usize,
-    at: (usize, f32),
     scores: &mut [SpanRow],
 ) {
-    let halves = keys.len();
+    let halves = keys.strips.len();
     let q: [&[[f32; 16]]; R] =
         std::array::from_fn(|r| &q[(row + r) * halves..(row + r + 1) * halves]);
     let zero = lanes.splat(0.0);
     let mut sum = [zero; R];
     let mut parts = [(zero, zero); R];
-    for (half, keys) in keys.iter().enumerate() {
+    for (half, strip) in keys.strips.iter().enumerate() {
         let q: [&[f32; 16]; R] = std::array::from_fn(|r| &q[r][half]);
-        for (pair, keys) in keys.iter().enumerate() {
-            let (even, odd) = lanes.pairs(keys);
+        for (pair, keys) in strip.iter().enumerate() {
+            let (even, odd) = S::split(lanes, keys);
             for r in 0..R {
                 parts[r].0 = lanes.exact_mul_add(even, lanes.splat(q[r][2 * pair]), parts[r].0);
                 parts[r].1 = lanes.exact_mul_add(odd, lanes.splat(q[r][2 * pair + 1]), parts[r].1);
@@ -251,13 +285,15 @@ fn scores<L: Lanes, const R: usize>(
     }
     let rows = group_mut::<_, R>(scores, row);
     for r in 0..R {
-        lanes.store(&mut rows[r][at.0], lanes.mul(sum[r], lanes.splat(at.1)));
+        let score = S::score(lanes, sum[r], keys.scales, keys.half);
+        let place = &mut rows[r][keys.vector];
+        lanes.store(place, lanes.mul(score, lanes.splat(keys.scale_log2)));
     }
 }
 
 /// Bits of the 16 keys of vector `vector` that lie in `keys`.
 #[inline(always)]
-fn key_bits(keys: &Range<usize>, vector: usize) -> u16 {
+pub(super) fn key_bits(keys: &Range<usize>, vector: usize) -> u16 {
     let below = |end: usize| {
         let count = end.saturating_sub(16 * vector).min(16);
         ((1u32 << count) - 1) as u16
@@ -267,7 +303,7 @@ fn key_bits(keys: &Range<usize>, vector: usize) -> u16 {
 
 /// Turns the scores of one row into weights, in place, and sets its `m`.
 #[inline(always)]
-pub(crate) fn weights<L: Lanes>(
+pub(crate) fn weights<L: Lanes, S: Stored>(
     lanes: L,
     keys: Range<usize>,
     blocks: Range<usize>,
@@ -287,15 +323,15 @@ pub(crate) fn weights<L: Lanes>(
         let t = lanes.sub(lanes.load(vector), lanes.splat(m));
         lanes.store(
             vector,
-            lanes.select(bits, weight(lanes, t), lanes.splat(0.0)),
+            lanes.select(bits, weight::<L, S>(lanes, t), lanes.splat(0.0)),
         );
     }
     output.m[row] = m;
 }
 
-/// `bf16(2^(t - floor t)) · 2^(floor t)`.
+/// `2^(t - floor t) · 2^(floor t)`, the first factor rounded as the precision has it.
 #[inline(always)]
-fn weight<L: Lanes>(lanes: L, t: L::F) -> L::F {
+fn weight<L: Lanes, S: Stored>(lanes: L, t: L::F) -> L::F {
     let n = lanes.floor(t);
     let f = lanes.sub(t, n);
     let mut p = lanes.splat(EXP2_FRACTION[0]);
@@ -303,7 +339,7 @@ fn weight<L: Lanes>(lanes: L, t: L::F) -> L::F {
         p = lanes.add(lanes.mul(p, f), lanes.splat(*coefficient));
     }
     p = lanes.add(lanes.mul(p, f), lanes.splat(1.0));
-    lanes.scale(lanes.round_bf16(p), n)
+    lanes.scale(S::weight(lanes, p), n)
 }
 
 /// Sum of the weights of whole blocks, in the canonical order.
@@ -323,9 +359,9 @@ fn weight_sum(vectors: &[[f32; 16]]) -> f32 {
 
 /// Adds one block's values, all visible, to `R` rows from `row`.
 #[inline(always)]
-fn sums<L: Lanes, const R: usize>(
+fn sums<L: Lanes, S: Stored, const R: usize>(
     lanes: L,
-    values: &[Half],
+    values: &[Strip<S>],
     row: usize,
     block: usize,
     output: &mut SpanOutput<'_>,
@@ -337,7 +373,7 @@ fn sums<L: Lanes, const R: usize>(
         for (half, values) in values.iter().enumerate() {
             let p: [&[f32; 16]; R] = std::array::from_fn(|r| &p[r][2 * block + half]);
             for (pair, values) in values.iter().enumerate() {
-                let (even, odd) = lanes.pairs(values);
+                let (even, odd) = S::split(lanes, values);
                 for r in 0..R {
                     parts[r].0 = lanes.exact_mul_add(even, lanes.splat(p[r][2 * pair]), parts[r].0);
                     let p = lanes.splat(p[r][2 * pair + 1]);
@@ -354,9 +390,9 @@ fn sums<L: Lanes, const R: usize>(
 
 /// As [`sums`] where some row does not see the whole block: its hidden values read as 0.
 #[inline(always)]
-fn masked_sums<L: Lanes, const R: usize>(
+fn masked_sums<L: Lanes, S: Stored, const R: usize>(
     lanes: L,
-    values: &[Half],
+    values: &[Strip<S>],
     row: usize,
     block: usize,
     input: &SpanInput<'_>,
@@ -377,7 +413,7 @@ fn masked_sums<L: Lanes, const R: usize>(
             let p: [&[f32; 16]; R] = std::array::from_fn(|r| &p[r][2 * block + half]);
             let masks: [&[u32; 16]; R] = std::array::from_fn(|r| &masks[r][half]);
             for (pair, values) in values.iter().enumerate() {
-                let (even, odd) = lanes.pairs(values);
+                let (even, odd) = S::split(lanes, values);
                 for r in 0..R {
                     let (p, mask) = ((p[r][2 * pair], p[r][2 * pair + 1]), masks[r]);
                     let even = lanes.and(even, mask[2 * pair]);

@@ -9,6 +9,7 @@ use ucuz_tensor::cache::BLOCK_TOKENS;
 use ucuz_tensor::numerics;
 
 use super::attention::{SPAN_BLOCKS, SPAN_TOKENS, SpanInput, SpanOutput};
+use super::kv::Side;
 
 /// One tile over one span of f32 keys and values, both `[32 tokens, head_dim]` in a block.
 pub fn attention_span_f32(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
@@ -19,15 +20,6 @@ pub fn attention_span_f32(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
         let part = if side == Side::Key { keys } else { values };
         f32::from_bits(part[position % BLOCK_TOKENS * dim + d])
     });
-}
-
-/// Which half of the cache is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// Keys.
-    Key,
-    /// Values.
-    Value,
 }
 
 /// The arithmetic of a span, one number at a time; `read(side, position, dim)` is the cache. Weights are not rounded.

@@ -87,7 +87,7 @@ impl Columns for F32Columns {
 /// Moving exponent and fraction into place leaves the exponent 112 too small; the product with 2^112 is exact and turns
 /// denormals into what they mean. Infinity and NaN take the largest exponent instead.
 #[inline(always)]
-fn f16_value(bits: u16) -> f32 {
+pub fn f16_value(bits: u16) -> f32 {
     let bits = u32::from(bits);
     let magnitude = (bits & 0x7fff) << 13;
     let finite = f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23);

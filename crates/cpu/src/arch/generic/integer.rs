@@ -30,53 +30,68 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
             [0.0; PANEL_ROWS]
         };
         let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
-        for x in planes {
-            for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
-                add_group(acc, &group, coded, x, row, &d, &m);
-            }
+        for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
+            add_group(acc, &group, (coded, &d, &m), planes, row);
         }
     }
 }
 
-#[allow(
-    clippy::too_many_arguments,
-    reason = "one term of a sum, inlined into its only caller"
-)]
+/// The number that the codes of one row and column stand for: one plane, or two.
+#[inline(always)]
+fn code(planes: &[I8Group], row: usize, column: usize) -> i32 {
+    planes.iter().fold(0, |code, plane| {
+        256 * code + i32::from(plane.codes[row][column])
+    })
+}
+
 #[inline(always)]
 fn add_group(
     acc: &mut Lanes<f32>,
     group: &PlainGroup,
-    coded: &CodedPanel,
-    x: &I8Group,
+    (coded, d, m): (&CodedPanel, &Lanes<f32>, &Lanes<f32>),
+    planes: &[I8Group],
     row: usize,
-    d: &Lanes<f32>,
-    m: &Lanes<f32>,
 ) {
+    let x = &planes[0];
     let scale = x.scales[row];
     let mut dots = [[0i32; PANEL_ROWS]; 2];
     for (column, codes) in group.codes.iter().enumerate() {
-        let code = i32::from(x.codes[row][column]);
+        let code = code(planes, row, column);
         for (dot, weight) in dots[column / 16].iter_mut().zip(codes) {
             *dot += weight * code;
         }
     }
     let sums = [x.sums[0][row] as i32, x.sums[1][row] as i32];
     for lane in 0..PANEL_ROWS {
-        let dot =
-            group.sub_scales[0][lane] * dots[0][lane] + group.sub_scales[1][lane] * dots[1][lane];
-        acc[lane] = (dot as f32).mul_add(scale * d[lane], acc[lane]);
+        let lane_of = |pair: &[Lanes<i32>; 2]| [pair[0][lane], pair[1][lane]];
+        let dot = total(coded, lane_of(&dots), lane_of(&group.sub_scales));
+        acc[lane] = dot.mul_add(scale * d[lane], acc[lane]);
         if coded.minimum {
-            let min = group.sub_mins[0][lane] * sums[0] + group.sub_mins[1][lane] * sums[1];
-            acc[lane] = (min as f32).mul_add(scale * m[lane], acc[lane]);
+            let sum = total(coded, sums, lane_of(&group.sub_mins));
+            acc[lane] = sum.mul_add(scale * m[lane], acc[lane]);
         }
+    }
+}
+
+/// Both halves of a group under their sub-scales.
+#[inline(always)]
+fn total(coded: &CodedPanel, halves: [i32; 2], subs: [i32; 2]) -> f32 {
+    match coded.sub_scales {
+        0 => (halves[0] + halves[1]) as f32,
+        1 => (halves[0] + halves[1]) as f32 * subs[0] as f32,
+        _ => (halves[1] as f32).mul_add(subs[1] as f32, halves[0] as f32 * subs[0] as f32),
     }
 }
 
 /// Reads a group: sub-scales, sub-minima, codes.
 fn unpack(coded: &CodedPanel, bytes: &[u8]) -> PlainGroup {
     let subs = coded.sub_scales;
+    let byte = |index: usize, lane: usize| bytes[index * PANEL_ROWS + lane];
     let lanes = |index: usize| -> Lanes<i32> {
-        std::array::from_fn(|lane| i32::from(bytes[index * PANEL_ROWS + lane] as i8))
+        std::array::from_fn(|lane| i32::from(byte(index, lane) as i8))
+    };
+    let nibbles = |index: usize, shift: u8| -> Lanes<i32> {
+        std::array::from_fn(|lane| i32::from(byte(index, lane) >> shift & 15))
     };
     let pair = |first: usize| match subs {
         0 => [[1; PANEL_ROWS]; 2],
@@ -85,23 +100,20 @@ fn unpack(coded: &CodedPanel, bytes: &[u8]) -> PlainGroup {
     };
     let stored = &bytes[coded.sub_bytes()..];
     let code = |column: usize, lane: usize| {
-        let (quad, c) = (column / 4, column % 4);
-        let byte = |quad: usize| i32::from(stored[(quad * PANEL_ROWS + lane) * 4 + c]);
-        let raw = match (coded.bits, quad < 4) {
-            (8, _) => byte(quad),
-            (_, true) => byte(quad) & 15,
-            (_, false) => byte(quad - 4) >> 4,
-        };
-        raw - i32::from(coded.bias)
+        i32::from(coded.stored_code(stored, column, lane)) - i32::from(coded.bias)
+    };
+    let (sub_scales, sub_mins) = if coded.packed_subs() {
+        let both = |shift: u8| [nibbles(0, shift), nibbles(1, shift)];
+        (both(0), both(4))
+    } else if coded.minimum {
+        (pair(0), pair(subs))
+    } else {
+        (pair(0), [[1; PANEL_ROWS]; 2])
     };
     PlainGroup {
         codes: std::array::from_fn(|column| std::array::from_fn(|lane| code(column, lane))),
-        sub_scales: pair(0),
-        sub_mins: if coded.minimum {
-            pair(subs)
-        } else {
-            [[1; PANEL_ROWS]; 2]
-        },
+        sub_scales,
+        sub_mins,
     }
 }
 

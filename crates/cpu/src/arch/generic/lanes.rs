@@ -21,6 +21,8 @@ pub trait Lanes: Copy {
     fn store(self, to: &mut [f32; 16], a: Self::F);
     /// Splits sixteen pairs of bf16 into their first (low) and second (high) numbers.
     fn pairs(self, from: &[u32; 16]) -> (Self::F, Self::F);
+    /// Sixteen codes as numbers.
+    fn codes(self, from: &[i8; 16]) -> Self::F;
     /// `a · b + c` where `a · b` is exact (two bf16 operands), so that fused and plain agree.
     fn exact_mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// `a + b`.
@@ -43,6 +45,8 @@ pub trait Lanes: Copy {
     fn round_bf16(self, a: Self::F) -> Self::F;
     /// `a · 2^n` for integers `n >= -64`; `+0` where `n < -64`.
     fn scale(self, a: Self::F, n: Self::F) -> Self::F;
+    /// Numbers from `least` on, and NaN; `+0` instead of smaller ones.
+    fn zero_below(self, a: Self::F, least: f32) -> Self::F;
     /// Asks for words that will be read soon.
     fn prefetch(self, words: &[u32]);
 }
@@ -82,6 +86,11 @@ impl Lanes for Portable {
             std::array::from_fn(|j| f32::from_bits(from[j] << 16)),
             std::array::from_fn(|j| f32::from_bits(from[j] & 0xffff_0000)),
         )
+    }
+
+    #[inline(always)]
+    fn codes(self, from: &[i8; 16]) -> Self::F {
+        from.map(f32::from)
     }
 
     #[inline(always)]
@@ -159,6 +168,11 @@ impl Lanes for Portable {
                 a * numerics::exp2_integer(n)
             }
         })
+    }
+
+    #[inline(always)]
+    fn zero_below(self, a: Self::F, least: f32) -> Self::F {
+        a.map(|x| if x < least { 0.0 } else { x })
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@
 pub mod activation;
 pub mod attention;
 pub mod attention_f32;
+pub mod ceiling;
 pub mod codebook;
 pub mod float;
 pub mod integer;
@@ -12,3 +13,5 @@ pub mod kv;
 pub mod lanes;
 pub mod norm;
 pub mod rope;
+pub mod row_scaled;
+pub(crate) mod stored;

@@ -1,0 +1,24 @@
+//! Speed and memory, measured: one folder a bench.
+//!
+//! - [`engine`]: prefill against prompt length, decode against context, throughput against batch.
+//! - [`cache`]: the same answers with and without the KV cache, and what each costs.
+//! - [`kernels`]: each operation of a queue against the roofline of its device; needs no model.
+//!
+//! Shared by the first two: [`Setup`] (a model on a backend), [`session`] (sequences fed straight to the runner), [`work`] (what a step
+//! should cost, counted), [`ModelFacts`].
+
+pub mod cache;
+pub mod engine;
+mod facts;
+mod ids;
+pub mod kernels;
+mod point;
+pub mod roofline;
+mod session;
+mod setup;
+pub mod work;
+
+pub use facts::ModelFacts;
+pub use point::Measured;
+pub use roofline::Roofline;
+pub use setup::Setup;
