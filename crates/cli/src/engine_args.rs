@@ -54,7 +54,7 @@ pub struct ModelArgs {
     /// Where to run
     #[arg(long, value_enum, default_value = "cpu")]
     pub backend: BackendName,
-    /// Force the kernels of one tier: generic, avx2, avx512 [default: the fastest this processor has]
+    /// Force the kernels of one tier: generic, avx2, avx512, amx [default: the fastest this processor has, but amx only when asked for]
     #[arg(long, value_parser = parse_tier)]
     pub cpu_tier: Option<Tier>,
     /// Threads that compute [default: physical cores within affinity and container limits]

@@ -198,6 +198,7 @@ pub(crate) fn span_over<L: Lanes, S: Stored>(
     }
     for row in 0..rows {
         weights::<L, S>(lanes, input.row_keys(row), blocks.clone(), row, output);
+        output.l[row] = weight_sum(&output.scores[row][2 * blocks.start..2 * blocks.end]);
     }
     output.o[..rows * (input.head_dim / 16)].fill([0.0; 16]);
     for block in blocks {
@@ -300,9 +301,9 @@ pub(super) fn key_bits(keys: &Range<usize>, vector: usize) -> u16 {
     below(keys.end) & !below(keys.start)
 }
 
-/// Turns the scores of one row into weights, in place, and sets its `m` and `l`.
+/// Turns the scores of one row into weights, in place, and sets its `m`.
 #[inline(always)]
-fn weights<L: Lanes, S: Stored>(
+pub(crate) fn weights<L: Lanes, S: Stored>(
     lanes: L,
     keys: Range<usize>,
     blocks: Range<usize>,
@@ -326,7 +327,6 @@ fn weights<L: Lanes, S: Stored>(
         );
     }
     output.m[row] = m;
-    output.l[row] = weight_sum(vectors);
 }
 
 /// `2^(t - floor t) · 2^(floor t)`, the first factor rounded as the precision has it.
