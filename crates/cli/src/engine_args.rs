@@ -36,6 +36,16 @@ pub enum ActivationsName {
     Int8Pair,
 }
 
+impl ActivationsName {
+    /// What it names.
+    pub const fn activations(self) -> Activations {
+        match self {
+            Self::Int8 => Activations::Int8,
+            Self::Int8Pair => Activations::Int8Pair,
+        }
+    }
+}
+
 /// Which kernels, how much memory, where models lie: what every command that runs a model takes.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ModelArgs {
@@ -160,10 +170,7 @@ impl ModelArgs {
 
     /// How activations meet stored integers.
     pub fn activations(&self) -> Activations {
-        match self.activations {
-            ActivationsName::Int8 => Activations::Int8,
-            ActivationsName::Int8Pair => Activations::Int8Pair,
-        }
+        self.activations.activations()
     }
 
     /// Loads a model and starts its engine, with progress on stderr.
