@@ -79,6 +79,17 @@ expect "bench cache" 0 "all equal" "$ucuz" bench cache "$smollm2" "${short[@]}" 
 expect "bench cache: keys" 0 'identity.tokens_equal = true' keys "$work/cache.json" identity.tokens_equal identity.logits_equal points.2.tokens \
   points.0.with.seconds.median points.0.without.macs points.0.without.score_bytes points.0.with.memory_bytes points.0.with.memory_peak_bytes \
   growth.0.quantity growth.1.without.exponent growth.1.without.standard_error
+tiny=(--threads 1 --repeat 1 --shape 64x256 --rows 1,3 --contexts 40 --cold-memory 1MiB)
+expect "bench kernels" 0 "Q4_1, 64x256" "$ucuz" bench kernels "${tiny[@]}" --json "$work/kernels.json" --html "$work/kernels.html"
+expect "bench kernels: keys" 0 'rows.0.operation = "linear"' keys "$work/kernels.json" rows.0.operation rows.0.variant rows.0.device rows.0.seconds.median \
+  rows.0.memory_bytes rows.0.operations_per_s rows.0.floor_seconds rows.0.bound rows.0.roofline_share ceilings.0.measured.0.kind ceilings.0.measured.4.after \
+  picked slower_picks provenance.command
+expect "bench kernels: page" 0 '<h2>sample</h2>' cat "$work/kernels.html"
+expect "bench kernels of two tiers" 0 '"device": "generic"' "$ucuz" bench kernels "${tiny[@]}" --tiers generic,best --only add --json -
+expect "bench kernels on the reference" 0 "nothing to compare" "$ucuz" bench kernels "${tiny[@]}" --backend reference --only linear --formats Q8_0
+expect "bench kernels of no operation" 2 "linear, attention" "$ucuz" bench kernels --only matmul
+expect "bench kernels of no shape" 2 "ROWSxCOLS" "$ucuz" bench kernels --shape 64
+expect "bench kernels that a format cannot store" 1 "multiples of 256" "$ucuz" bench kernels --shape 64x32 --only linear --formats Q4_K --repeat 1
 
 # Damaged files: each is refused with a sentence, never a panic.
 head -c 1000000 "$smollm2" > "$work/truncated.gguf"

@@ -38,6 +38,16 @@ pub enum ActivationsName {
     Int8Pair,
 }
 
+impl ActivationsName {
+    /// What it names.
+    pub const fn activations(self) -> Activations {
+        match self {
+            Self::Int8 => Activations::Int8,
+            Self::Int8Pair => Activations::Int8Pair,
+        }
+    }
+}
+
 /// What becomes of the stored formats, as a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnLoadName {
@@ -176,10 +186,7 @@ impl ModelArgs {
     /// What the arithmetic of weights is.
     pub fn weights(&self) -> WeightOptions {
         WeightOptions {
-            activations: match self.activations {
-                ActivationsName::Int8 => Activations::Int8,
-                ActivationsName::Int8Pair => Activations::Int8Pair,
-            },
+            activations: self.activations.activations(),
             on_load: match self.on_load {
                 OnLoadName::AsStored => OnLoad::AsStored,
                 OnLoadName::W8A8 => OnLoad::W8A8,
