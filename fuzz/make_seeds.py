@@ -8,6 +8,7 @@ GGUF and safetensors hold a llama of one layer, 32 wide, all zeros; JSON comes f
 
 import json
 import struct
+import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -204,6 +205,19 @@ def tokenizer_seeds():
     put("tokenizer", "metaspace", json.dumps(small).encode() + b"\0\0" + b"he  12 he")
 
 
+def prepared_seeds():
+    def file(parts, pages):
+        table = b"".join(bytes([i]) * 32 + struct.pack("<QQI", offset, size, 0) + bytes(12)
+                         for i, (offset, size) in enumerate(parts))
+        head = b"ucuzprep" + struct.pack("<II", 1, len(parts)) + bytes(range(32))
+        head += struct.pack("<QI", 4096 * (1 + pages), zlib.crc32(table))
+        return bytes([pages]) + head + struct.pack("<I", zlib.crc32(head)) + table
+
+    put("prepared", "none", file([], 0))
+    put("prepared", "two", file([(4096, 4096), (8192, 100)], 2))
+    put("prepared", "five", file([(4096, 1), (8192, 5000), (16384, 4096), (20480, 0), (20480, 64)], 5))
+
+
 TEMPLATES = {
     "chatml": TEMPLATE + "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
     "system": "{%- if messages[0]['role'] == 'system' -%}{% set s = messages[0].content | trim %}"
@@ -253,6 +267,7 @@ def stream_seeds():
 if __name__ == "__main__":
     gguf_seeds()
     hugging_face_seeds()
+    prepared_seeds()
     tokenizer_seeds()
     template_seeds()
     request_seeds()

@@ -6,6 +6,7 @@ ucuz=$1
 models=${UCUZ_TEST_MODELS:?run scripts/models.sh and name its folder here}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export UCUZ_CACHE=$work/cache
 passed=0
 smollm2=$models/SmolLM2-135M-Instruct.Q4_1.gguf
 qwen=$models/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf
@@ -90,6 +91,17 @@ expect "bench kernels on the reference" 0 "nothing to compare" "$ucuz" bench ker
 expect "bench kernels of no operation" 2 "linear, attention" "$ucuz" bench kernels --only matmul
 expect "bench kernels of no shape" 2 "ROWSxCOLS" "$ucuz" bench kernels --shape 64
 expect "bench kernels that a format cannot store" 1 "multiples of 256" "$ucuz" bench kernels --shape 64x32 --only linear --formats Q4_K --repeat 1
+# Prepared weights: kept at the first start, mapped at the second, made anew when damaged, done without when there is no room.
+ask() { "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 8 --log info --cache-dir "$work/prepare" "$@"; }
+expect "prepared weights are kept" 0 "kept for the next start" ask
+expect "prepared weights are mapped" 0 "mapped as prepared earlier" ask
+printf 'x' | dd of="$(echo "$work"/prepare/prepared/*.prepared)" bs=1 seek=5000000 conv=notrunc status=none
+expect "a damaged part is named" 0 "the prepared bytes have the checksum" ask
+expect "and answers all the same" 0 "Paris" ask --prepared-cache 0
+rm -rf "$work/prepare"
+: > "$work/prepare"
+expect "no folder for prepared weights" 0 "prepared weights are not kept" ask
+rm "$work/prepare"
 
 # Damaged files: each is refused with a sentence, never a panic.
 head -c 1000000 "$smollm2" > "$work/truncated.gguf"

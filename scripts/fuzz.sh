@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=10
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
-all=(gguf safetensors config tokenizer template request stream)
+all=(gguf safetensors prepared config tokenizer template request stream)
 targets=("${@:-${all[@]}}")
 [[ $# -gt 0 ]] || targets=("${all[@]}")
 
@@ -39,7 +39,7 @@ dictionary() { # source folders and files
 sources() {
   case $1 in
     gguf) echo crates/formats/src crates/tensor/src/format.rs ;;
-    safetensors | config) echo crates/formats/src ;;
+    safetensors | prepared | config) echo crates/formats/src ;;
     tokenizer) echo crates/text/src/tokenizer crates/formats/src/gguf ;;
     template) echo crates/text/src/template fuzz/template.names ;;
     request) echo crates/serve/src/protocol ;;

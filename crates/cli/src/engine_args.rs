@@ -7,12 +7,13 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
-use ucuz_llm::{Llm, LlmOptions};
+use ucuz_llm::{Llm, LlmOptions, Loading};
 use ucuz_tensor::{Activations, Backend, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
-use crate::store::{self, ModelRef, Progress, Resolved, progress};
+use crate::store::prepared::{PreparedCache, WORTH_KEEPING_BYTES, Weights};
+use crate::store::{self, ModelRef, Resolved, progress};
 
 /// The model that is meant when none is named.
 pub const DEFAULT_MODEL: &str = "smollm2";
@@ -91,6 +92,9 @@ pub struct ModelArgs {
     /// Tokens computed in one step
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: u16,
+    /// Disk space for prepared weights in the cache folder: a model of 256 MiB or more then starts without repacking; 0 keeps none
+    #[arg(long, value_name = "SIZE", default_value = "16GiB")]
+    pub prepared_cache: ByteSize,
     #[command(flatten)]
     pub store: store::Options,
 }
@@ -213,23 +217,34 @@ impl ModelArgs {
             available_memory_bytes: detect::available_memory_bytes().unwrap_or(2 << 30),
             max_waiting: batch.max_waiting as usize,
         };
+        let mut weights = self.destination(&checkpoint, backend.as_ref())?;
         let mut progress = progress::on_stderr();
         progress.begin(&format!("loading {name}"), Some(checkpoint.file_bytes()));
-        let llm = load_with(&checkpoint, backend, options, progress.as_mut());
+        let mut done = 0;
+        let loading = Loading {
+            destination: &mut weights,
+            progress: &mut |bytes| {
+                done += bytes;
+                progress.set(done);
+            },
+        };
+        let llm = Llm::load_into(loading, &checkpoint, backend, options);
         progress.end();
-        Ok(llm?)
+        let llm = llm?;
+        weights.finish(&checkpoint);
+        Ok(llm)
     }
-}
 
-fn load_with(
-    checkpoint: &Checkpoint,
-    backend: Arc<dyn Backend>,
-    options: LlmOptions,
-    progress: &mut dyn Progress,
-) -> ucuz_llm::LlmResult<Llm> {
-    let mut done = 0;
-    Llm::load(checkpoint, backend, options, &mut |bytes| {
-        done += bytes;
-        progress.set(done);
-    })
+    /// Where the weights come from: prepared earlier, to be kept, or neither.
+    fn destination(&self, checkpoint: &Checkpoint, backend: &dyn Backend) -> Result<Weights> {
+        if self.prepared_cache.0 == 0 || self.backend == BackendName::Reference {
+            return Ok(Weights::memory());
+        }
+        let cache = PreparedCache {
+            folder: self.store.cache_dir()?.join("prepared"),
+            bytes_max: self.prepared_cache.0,
+            worth_bytes: WORTH_KEEPING_BYTES,
+        };
+        Ok(cache.open(checkpoint, backend, self.weights().on_load))
+    }
 }

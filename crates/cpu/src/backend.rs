@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ucuz_tensor::backend::{BackendInfo, Exactness, KernelChoice, Limits};
 use ucuz_tensor::format::{Arithmetic, Coding, FORMATS, FormatInfo};
-use ucuz_tensor::layout::PanelLayout;
+use ucuz_tensor::layout::{LAYOUT_VERSION, PanelLayout};
 use ucuz_tensor::{
     Backend, CacheSpec, Ceiling, CeilingKind, KvPool, Queue, TensorError, TensorResult,
 };
@@ -205,6 +205,11 @@ impl Backend for CpuBackend {
             },
             kernels: linear.chain(others).collect(),
         }
+    }
+
+    fn layout_id(&self) -> String {
+        // One layout serves every tier.
+        format!("{NAME} panels {LAYOUT_VERSION}")
     }
 
     fn layout_bytes(&self, layout: &PanelLayout) -> TensorResult<usize> {

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
 use ucuz_tensor::Format;
 
 use crate::config::{GenerationDefaults, ModelConfig, TokenizerSource};
@@ -128,6 +129,28 @@ impl Checkpoint {
     /// Bytes of all files that hold tensors.
     pub fn file_bytes(&self) -> u64 {
         self.maps.iter().map(|map| map.bytes().len() as u64).sum()
+    }
+
+    /// A hash of what the tensors are made from: their names, formats, shapes and places, and the [stamps](crate::mmap::Stamp)
+    /// of the files.
+    ///
+    /// The weights are not read: hashing them would take longer than bringing them into a layout. So a copy of a file has
+    /// another identity, and so has a file that was moved; equal identities mean equal weights.
+    pub fn identity(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for map in &self.maps {
+            hash.update(format!("{:?}\n", map.stamp()));
+        }
+        for e in &self.entries {
+            let row = (&e.name, &e.stored, e.format, &e.shape, e.file, &e.span);
+            hash.update(format!("{row:?}\n"));
+        }
+        hash.finalize().into()
+    }
+
+    /// Whether the files are still those that were opened, unchanged.
+    pub fn is_unchanged(&self) -> bool {
+        self.maps.iter().all(Map::is_unchanged)
     }
 
     /// Tells the system that the pages of `tensor` are not needed soon; best effort.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Advice for files whose bytes contradict themselves.
 pub(crate) const FETCH_AGAIN: &str = "the file is damaged or incomplete: fetch or convert it again";
+/// Advice for prepared weights; they are made from the model again.
+pub(crate) const MAKE_ANEW: &str = "nothing of it is used; it is made anew from the model";
 /// Advice for models beyond this reader.
 pub(crate) const OTHER_MODEL: &str = "use a model of a supported kind (see `ucuz inspect`)";
 /// Advice for settings a person may have edited.
@@ -121,6 +123,16 @@ impl FormatError {
             rule.into(),
             value.to_string(),
             FETCH_AGAIN,
+        ))
+    }
+
+    /// Prepared weights are not what they should be.
+    pub(crate) fn unusable(place: Place, rule: impl Into<String>, value: impl ToString) -> Self {
+        Self::Damaged(Fault::boxed(
+            place,
+            rule.into(),
+            value.to_string(),
+            MAKE_ANEW,
         ))
     }
 

@@ -1,7 +1,7 @@
 //! Floor 1: checkpoints on disk, as hostile bytes, turned into one description that the rest can trust.
 //!
 //! Here: [GGUF](gguf) and [safetensors] readers and small writers, Hugging Face `config.json`, what both say
-//! of the model as one [`ModelConfig`], and the memory-mapped [`Checkpoint`].
+//! of the model as one [`ModelConfig`], the memory-mapped [`Checkpoint`], and [`prepared`] weights on disk.
 //! Deliberately not here: decoding of numbers (`ucuz-tensor`), tokenizers and templates (`ucuz-text`; only their bytes
 //! are found here), mathematics of a model (`ucuz-models`). Used by `models`, `llm`, `cli`.
 //!
@@ -25,6 +25,7 @@ mod hf;
 mod hf_names;
 pub mod limits;
 pub mod mmap;
+pub mod prepared;
 pub mod safetensors;
 pub mod summary;
 mod template;

@@ -6,6 +6,8 @@
 pub const GGUF_KEYS_MAX: u64 = 65_536;
 /// Tensors of a file, and of all shards of a model together.
 pub const TENSORS_MAX: u64 = 65_536;
+/// Parts of a file of prepared weights.
+pub const PREPARED_PARTS_MAX: u32 = 65_536;
 /// Bytes of one GGUF string.
 pub const STRING_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of a GGUF key.

@@ -8,6 +8,7 @@ use ucuz_formats::Checkpoint;
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{Model, ModelRunner, RunnerOptions, Workspace, cache_spec};
 use ucuz_tensor::backend::Limits;
+use ucuz_tensor::destination::{Anonymous, Destination};
 use ucuz_tensor::{Backend, CacheSpec, KvDtype, WeightOptions};
 use ucuz_text::{ChatTemplate, TemplateTokens, Tokenizer};
 
@@ -42,6 +43,14 @@ pub struct LlmOptions {
     pub max_waiting: usize,
 }
 
+/// What a model is loaded through.
+pub struct Loading<'a> {
+    /// Where the bytes of its weights come to lie.
+    pub destination: &'a mut dyn Destination,
+    /// Hears of stored bytes as they are in place.
+    pub progress: &'a mut dyn FnMut(u64),
+}
+
 /// A model in memory, ready for an engine.
 struct Loaded {
     runner: ModelRunner,
@@ -62,10 +71,27 @@ impl Llm {
         options: LlmOptions,
         progress: &mut dyn FnMut(u64),
     ) -> LlmResult<Self> {
+        let loading = Loading {
+            destination: &mut Anonymous,
+            progress,
+        };
+        Self::load_into(loading, checkpoint, backend, options)
+    }
+
+    /// As [`Llm::load`], with the bytes of the weights where `loading` has them.
+    ///
+    /// # Errors
+    /// As [`Llm::load`].
+    pub fn load_into(
+        loading: Loading<'_>,
+        checkpoint: &Checkpoint,
+        backend: Arc<dyn Backend>,
+        options: LlmOptions,
+    ) -> LlmResult<Self> {
         // The vocabulary is indexed on another core while the weights are laid out.
         let (text, loaded) = std::thread::scope(|scope| {
             let text = scope.spawn(|| text_side(checkpoint));
-            let loaded = load_model(checkpoint, backend.as_ref(), &options, progress);
+            let loaded = load_model(loading, checkpoint, backend.as_ref(), &options);
             let text = text.join().unwrap_or_else(|_| {
                 Err(LlmError::Unavailable {
                     why: "building the tokenizer failed; please report it".to_owned(),
@@ -125,10 +151,10 @@ fn text_side(checkpoint: &Checkpoint) -> LlmResult<(Arc<Tokenizer>, Option<ChatT
 }
 
 fn load_model(
+    loading: Loading<'_>,
     checkpoint: &Checkpoint,
     backend: &dyn Backend,
     options: &LlmOptions,
-    progress: &mut dyn FnMut(u64),
 ) -> LlmResult<Loaded> {
     let config = &checkpoint.config;
     let context = context(options, config.context)?;
@@ -138,9 +164,9 @@ fn load_model(
         cache: cache.clone(),
         context,
         weights: options.weights,
-        progress: Box::new(progress),
+        progress: Box::new(loading.progress),
     };
-    let model = ucuz_models::load(checkpoint, load)?;
+    let model = ucuz_models::load_into(loading.destination, checkpoint, load)?;
     let mut limits = Limits {
         step_rows: options.step_rows,
         sequences: options.max_sequences,

@@ -49,6 +49,9 @@ impl Backend for KnownCeilings {
     fn describe(&self) -> BackendInfo {
         self.0.describe()
     }
+    fn layout_id(&self) -> String {
+        self.0.layout_id()
+    }
     fn layout_bytes(&self, layout: &PanelLayout) -> TensorResult<usize> {
         self.0.layout_bytes(layout)
     }

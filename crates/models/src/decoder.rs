@@ -45,7 +45,7 @@ impl<L: DecoderLayer> Decoder<L> {
             .collect::<ModelResult<Vec<_>>>()?;
         let spec = ModelSpec {
             config: config.clone(),
-            cache: loader.cache.clone(),
+            cache: loader.cache().clone(),
         };
         Ok(Self { spec, ends, layers })
     }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use ucuz_formats::{Checkpoint, ModelConfig, TensorRef};
 use ucuz_tensor::backend::{AttentionOptions, Gate, HeadShape, RopeTable};
+use ucuz_tensor::destination::Destination;
 use ucuz_tensor::quant::decode_row;
 use ucuz_tensor::weight::RawPart;
-use ucuz_tensor::{Backend, CacheSpec, OnLoad, Tensor, TensorError, Weight, WeightOptions};
+use ucuz_tensor::{CacheSpec, OnLoad, Tensor, TensorError, Weight, WeightOptions};
 
 use crate::blocks::{Attention, Ends, FeedForward, HeadNorms, Linear, Norm};
+use crate::registry::LoadOptions;
 use crate::rope::rope_table;
 use crate::{ModelError, ModelResult};
 
@@ -16,30 +18,25 @@ use crate::{ModelError, ModelResult};
 pub struct Loader<'a> {
     /// The files.
     pub checkpoint: &'a Checkpoint,
-    /// Where weights go.
-    pub backend: &'a dyn Backend,
-    /// What is cached.
-    pub cache: &'a CacheSpec,
-    /// What the arithmetic of weights is.
-    pub weights: WeightOptions,
+    /// What for.
+    options: LoadOptions<'a>,
+    /// Where the bytes of weights come to lie.
+    destination: &'a mut dyn Destination,
     rope: Arc<RopeTable>,
     rope_local: Option<Arc<RopeTable>>,
-    progress: Box<dyn FnMut(u64) + 'a>,
 }
 
 impl<'a> Loader<'a> {
-    /// A loader that serves `context` positions and reports stored bytes read to `progress`.
+    /// A loader that brings weights to `destination`.
     ///
     /// # Errors
     /// Out of memory for the rotary tables.
     pub fn new(
         checkpoint: &'a Checkpoint,
-        backend: &'a dyn Backend,
-        cache: &'a CacheSpec,
-        context: usize,
-        weights: WeightOptions,
-        progress: Box<dyn FnMut(u64) + 'a>,
+        options: LoadOptions<'a>,
+        destination: &'a mut dyn Destination,
     ) -> ModelResult<Self> {
+        let context = options.context;
         let rope = Arc::new(rope_table(&checkpoint.config.rope, context)?);
         let local = checkpoint
             .config
@@ -49,18 +46,21 @@ impl<'a> Loader<'a> {
             .transpose()?;
         Ok(Self {
             checkpoint,
-            backend,
-            cache,
-            weights,
+            options,
+            destination,
             rope,
             rope_local: local.map(Arc::new),
-            progress,
         })
     }
 
     /// The configuration.
     pub fn config(&self) -> &'a ModelConfig {
         &self.checkpoint.config
+    }
+
+    /// What is cached.
+    pub fn cache(&self) -> &CacheSpec {
+        &self.options.cache
     }
 
     /// One weight whose parts are `(tensor name without suffix, rows)`, all with `cols` inputs; biases where the file has them.
@@ -73,7 +73,7 @@ impl<'a> Loader<'a> {
         parts: &[(String, usize)],
         cols: usize,
     ) -> ModelResult<Arc<Weight>> {
-        self.weight_with(self.weights, name, parts, cols)
+        self.weight_with(self.options.weights, name, parts, cols)
     }
 
     fn weight_with(
@@ -100,10 +100,11 @@ impl<'a> Loader<'a> {
                 bias,
             });
         }
-        let weight = Weight::load(self.backend, name, &raw, options)?;
+        let backend = self.options.backend;
+        let weight = Weight::load_into(self.destination, backend, name, &raw, options)?;
         for (part, _) in parts {
             if let Some(tensor) = self.checkpoint.tensor(&format!("{part}.weight")) {
-                (self.progress)(tensor.bytes.len() as u64);
+                (self.options.progress)(tensor.bytes.len() as u64);
                 self.checkpoint.release_pages(&tensor);
             }
         }
@@ -183,7 +184,7 @@ impl<'a> Loader<'a> {
             norms,
             heads,
             options,
-            cache: self.cache.layers[layer],
+            cache: self.options.cache.layers[layer],
             rope: Arc::clone(rope),
         })
     }
@@ -220,7 +221,7 @@ impl<'a> Loader<'a> {
         let mut as_stored = |name: &str| {
             let options = WeightOptions {
                 on_load: OnLoad::AsStored,
-                ..self.weights
+                ..self.options.weights
             };
             let parts = [(name.to_owned(), config.vocab)];
             self.weight_with(options, name, &parts, config.hidden)

@@ -1,6 +1,7 @@
 //! Every architecture that runs.
 
 use ucuz_formats::Checkpoint;
+use ucuz_tensor::destination::{Anonymous, Destination};
 use ucuz_tensor::{Backend, CacheSpec, WeightOptions};
 
 use crate::{Loader, Model, ModelError, ModelResult, gemma3, llama, qwen3};
@@ -51,11 +52,23 @@ pub struct LoadOptions<'a> {
     pub progress: Box<dyn FnMut(u64) + 'a>,
 }
 
-/// Loads `checkpoint` by its architecture.
+/// Loads `checkpoint` by its architecture, its weights in memory of their own.
 ///
 /// # Errors
 /// [`ModelError::UnknownArchitecture`], or what loading reports.
 pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> ModelResult<Box<dyn Model>> {
+    load_into(&mut Anonymous, checkpoint, options)
+}
+
+/// As [`load`], with the bytes of the weights where `destination` has them.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_into<'a>(
+    destination: &'a mut dyn Destination,
+    checkpoint: &'a Checkpoint,
+    options: LoadOptions<'a>,
+) -> ModelResult<Box<dyn Model>> {
     let name = &checkpoint.config.architecture;
     let Some(architecture) = ARCHITECTURES.iter().find(|row| row.name == name) else {
         let known = ARCHITECTURES
@@ -68,13 +81,6 @@ pub fn load(checkpoint: &Checkpoint, options: LoadOptions<'_>) -> ModelResult<Bo
             known,
         });
     };
-    let LoadOptions {
-        backend,
-        cache,
-        context,
-        weights,
-        progress,
-    } = options;
-    let mut loader = Loader::new(checkpoint, backend, &cache, context, weights, progress)?;
+    let mut loader = Loader::new(checkpoint, options, destination)?;
     (architecture.load)(&mut loader)
 }

@@ -155,13 +155,19 @@ pub trait Backend: Send + Sync {
     /// What it is and which kernels it chose.
     fn describe(&self) -> BackendInfo;
 
-    /// Bytes that a part with this layout takes here.
+    /// Names the bytes that [`Backend::repack`] writes: equal names and equal stored rows give equal bytes, on any machine
+    /// of this kind. Prepared weights on disk are found by it.
+    fn layout_id(&self) -> String;
+
+    /// Bytes that a part with this layout takes here. Parts of whole panels add up: rows in pieces take what they take
+    /// together.
     ///
     /// # Errors
     /// When the backend cannot compute this format or the size overflows.
     fn layout_bytes(&self, layout: &PanelLayout) -> TensorResult<usize>;
 
-    /// Brings stored rows `rows` (a range that starts at a multiple of 16) into `data`, the part's whole buffer.
+    /// Brings stored rows `rows` (a range that starts at a multiple of 16) into `data`, the part's whole buffer. The bytes
+    /// of a part are those of its row ranges (multiples of 256), each repacked by itself, one after the other.
     ///
     /// `stored` holds just those rows, `layout.format.row_bytes(layout.cols)` bytes each.
     ///

@@ -31,6 +31,11 @@ const ROW_COLS_MAX: usize = 1 << 16;
 /// Bytes of four columns of a panel at eight bits: one vector.
 const QUAD_BYTES: usize = PANEL_ROWS * 4;
 
+/// Version of the order of bytes in a panel; it keys prepared weights that are kept on disk.
+///
+/// Raise it with any change of where a code or scale lies, or of how it is stored: files of another version are made anew.
+pub const LAYOUT_VERSION: u32 = 1;
+
 /// The compute layout of one weight part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PanelLayout {
@@ -139,20 +144,19 @@ impl CodedPanel {
 
     /// Stores the codes, bias and all, of the 32 columns of one lane.
     pub fn put_codes(&self, codes: &mut [u8], lane: usize, stored: &[u8; GROUP]) {
-        let quads: &[[u8; 4]; GROUP / 4] = bytemuck::cast_ref(stored);
-        for (bits, start, below) in self.planes() {
-            let b = usize::from(bits);
-            let mask = u8::MAX >> (8 - bits);
-            for vector in 0..b {
-                let place = start + (vector * PANEL_ROWS + lane) * 4;
-                let bytes: [u8; 4] = std::array::from_fn(|c| {
-                    let own = quads.iter().skip(vector).step_by(b).enumerate();
-                    own.fold(0, |byte, (at, quad)| {
-                        byte | (quad[c] >> below & mask) << (b * at)
-                    })
-                });
-                codes[place..place + 4].copy_from_slice(&bytes);
-            }
+        let words: &[[u8; 4]; GROUP / 4] = bytemuck::cast_ref(stored);
+        let quads = words.map(u32::from_le_bytes);
+        let (low, high) = codes.split_at_mut(usize::from(self.low_bits()) * QUAD_BYTES);
+        match self.low_bits() {
+            2 => put_plane::<2, 0>(low, lane, &quads),
+            4 => put_plane::<4, 0>(low, lane, &quads),
+            _ => put_plane::<8, 0>(low, lane, &quads),
+        }
+        match self.bits {
+            3 => put_plane::<1, 2>(high, lane, &quads),
+            5 => put_plane::<1, 4>(high, lane, &quads),
+            6 => put_plane::<2, 4>(high, lane, &quads),
+            _ => {}
         }
     }
 
@@ -182,6 +186,25 @@ impl CodedPanel {
         self.block_offset(group)
             + self.header_bytes()
             + group % self.groups_per_scale * self.group_bytes()
+    }
+}
+
+/// Stores `B` bits, from bit `BELOW` on, of eight quads of codes; a quad is a word, and no bit leaves its byte.
+///
+/// Constants and plain loops: the compiler unrolls all of it, which is ten times faster than the same with `B` as a value.
+fn put_plane<const B: usize, const BELOW: u32>(
+    plane: &mut [u8],
+    lane: usize,
+    quads: &[u32; GROUP / 4],
+) {
+    let mask = u32::from(u8::MAX >> (8 - B)) * 0x0101_0101;
+    let vectors = &mut plane.as_chunks_mut::<QUAD_BYTES>().0[..B];
+    for (first, vector) in vectors.iter_mut().enumerate() {
+        let mut word = 0;
+        for at in 0..8 / B {
+            word |= (quads[first + B * at] >> BELOW & mask) << (B * at);
+        }
+        vector.as_chunks_mut::<4>().0[lane] = word.to_le_bytes();
     }
 }
 
@@ -258,6 +281,11 @@ impl PanelLayout {
             cols,
             kind,
         })
+    }
+
+    /// The layout of `rows` rows of this part, as if they were a part of their own.
+    pub const fn with_rows(&self, rows: usize) -> Self {
+        Self { rows, ..*self }
     }
 
     /// Groups of 32 columns in a row, the last one padded.

@@ -2,14 +2,14 @@
 //!
 //! Loading is `layout` (pure sizes), a destination, `repack` by row range, then the source pages may go.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::buffer::Buffer;
+use crate::destination::{Anonymous, Destination, PartPlan};
 use crate::error::{TensorError, TensorResult};
 use crate::format::{Activations, Arithmetic, Format, OnLoad};
 use crate::layout::PanelLayout;
+use crate::part_bytes::PartBytes;
 
 /// A part as stored: rows of whole blocks, borrowed from a file.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ pub struct Part {
     /// The arithmetic, fixed at load.
     pub arithmetic: Arithmetic,
     /// The repacked bytes, in the order the backend chose.
-    pub data: Buffer,
+    pub data: PartBytes,
     /// One number per row, added after the sum.
     pub bias: Option<Vec<f32>>,
 }
@@ -84,16 +84,27 @@ pub struct Weight {
     pub parts: Vec<Part>,
 }
 
-/// Stored rows repacked in one go: small enough to stay in the cache, a multiple of the panel.
-const REPACK_ROWS: usize = 256;
-
 impl Weight {
-    /// Brings stored parts into `backend`'s layout.
+    /// Brings stored parts into `backend`'s layout, in memory of their own.
     ///
     /// # Errors
     /// [`TensorError::Shape`] when the parts disagree on their columns or byte counts, [`TensorError::OutOfMemory`], or
     /// whatever the backend refuses.
     pub fn load(
+        backend: &dyn Backend,
+        name: &str,
+        raw: &[RawPart<'_>],
+        options: WeightOptions,
+    ) -> TensorResult<Arc<Self>> {
+        Self::load_into(&mut Anonymous, backend, name, raw, options)
+    }
+
+    /// As [`Weight::load`], with the bytes where `destination` has them.
+    ///
+    /// # Errors
+    /// As [`Weight::load`].
+    pub fn load_into(
+        destination: &mut dyn Destination,
         backend: &dyn Backend,
         name: &str,
         raw: &[RawPart<'_>],
@@ -110,7 +121,7 @@ impl Weight {
                     part.cols,
                 ));
             }
-            parts.push(Part::load(backend, part, rows, options)?);
+            parts.push(Part::load(destination, backend, part, rows, options)?);
             rows += part.rows;
         }
         Ok(Arc::new(Self {
@@ -132,6 +143,7 @@ impl Weight {
 
 impl Part {
     fn load(
+        destination: &mut dyn Destination,
         backend: &dyn Backend,
         raw: &RawPart<'_>,
         first_row: usize,
@@ -157,13 +169,12 @@ impl Part {
         let format = options.on_load.format(raw.format);
         let layout = PanelLayout::converted(raw.format, format, raw.rows, raw.cols)?;
         let arithmetic = options.activations.arithmetic(format);
-        let bytes = backend.layout_bytes(&layout)?;
-        let mut data = Buffer::zeroed(bytes, &raw.name)?;
-        for start in (0..raw.rows).step_by(REPACK_ROWS) {
-            let range: Range<usize> = start..(start + REPACK_ROWS).min(raw.rows);
-            let source = &raw.bytes[range.start * row_bytes..range.end * row_bytes];
-            backend.repack(data.bytes_mut(), &layout, source, range)?;
-        }
+        let plan = PartPlan::new(backend, &raw.name, layout)?;
+        let data = destination.place(&plan, &mut |chunk, bytes| {
+            let (rows, chunk_layout) = (&chunk.rows, layout.with_rows(chunk.rows.len()));
+            let source = &raw.bytes[rows.start * row_bytes..rows.end * row_bytes];
+            backend.repack(bytes, &chunk_layout, source, 0..rows.len())
+        })?;
         Ok(Self {
             name: raw.name.clone(),
             first_row,

@@ -15,6 +15,7 @@ mod http;
 mod hub;
 mod listing;
 mod pip;
+pub mod prepared;
 pub mod progress;
 mod reference;
 #[cfg(test)]
@@ -65,13 +66,7 @@ impl Options {
         let endpoint = Some(self.hf_endpoint.as_str()).filter(|url| !url.is_empty());
         let endpoint = http::Endpoint::parse(endpoint.unwrap_or(HF_ENDPOINT))?;
         hub::check_revision(&self.hf_revision)?;
-        let given = self
-            .cache_dir
-            .clone()
-            .filter(|dir| !dir.as_os_str().is_empty());
-        let cache_dir = given.or_else(default_cache_dir).context(
-            "no folder for models: neither XDG_CACHE_HOME nor HOME is set; name one with --cache-dir",
-        )?;
+        let cache_dir = self.cache_dir()?;
         Ok(Store {
             models: cache_dir.join("models"),
             endpoint,
@@ -84,6 +79,20 @@ impl Options {
             aliases: ALIASES,
             retry_wait: Duration::from_secs(1),
         })
+    }
+
+    /// The folder for models and what is made of them.
+    ///
+    /// # Errors
+    /// None is given and there is no home to find one in.
+    pub fn cache_dir(&self) -> Result<PathBuf> {
+        let given = self
+            .cache_dir
+            .clone()
+            .filter(|dir| !dir.as_os_str().is_empty());
+        given.or_else(default_cache_dir).context(
+            "no folder for models: neither XDG_CACHE_HOME nor HOME is set; name one with --cache-dir",
+        )
     }
 }
 

@@ -61,6 +61,10 @@ impl Backend for ReferenceBackend {
         }
     }
 
+    fn layout_id(&self) -> String {
+        format!("{NAME} f32 panels 1")
+    }
+
     fn layout_bytes(&self, layout: &PanelLayout) -> TensorResult<usize> {
         layout
             .rows

@@ -3,6 +3,7 @@
 mod fake_hub;
 mod hub;
 mod parse;
+mod prepared;
 #[cfg(unix)]
 mod wheel;
 
