@@ -29,7 +29,7 @@ const HASHES: &[(&str, u64)] = &[
     ("Q6_K", 0xdd89e6d453ba706a),
     ("IQ4_NL", 0xff87211024132f9d),
     ("IQ4_XS", 0xe349c9ca4a34f918),
-    ("MXFP4", 0x614de3bd6c2c7c87),
+    ("MXFP4", 0xc0a74602c06c19df),
     ("INT8_ROW", 0xe3c98d6d6df5a89a),
 ];
 

@@ -225,7 +225,7 @@ mod tests {
         let mut preparing = Preparing::create(folder.path(), Key([1; 32]), "1").unwrap();
         let layout = PanelLayout::new(Format::Q8_0, 300, 64).unwrap();
         let plan = PartPlan::new(&ReferenceBackend::new(1), "w", layout).unwrap();
-        let mut place = |preparing: &mut Preparing| {
+        let place = |preparing: &mut Preparing| {
             let made = preparing.place(&plan, &mut |_, bytes| {
                 bytes.fill(3);
                 Ok(())
