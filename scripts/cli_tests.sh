@@ -65,7 +65,7 @@ for path in sys.argv[2:]:
 PYTHON
 }
 short=(--threads 1 --repeat 1)
-expect "bench engine" 0 "No knee up to" "$ucuz" bench engine "$smollm2" "${short[@]}" --prompt-lengths 16,32 --contexts 16 \
+expect "bench engine" 0 "Batches" "$ucuz" bench engine "$smollm2" "${short[@]}" --prompt-lengths 16,32 --contexts 16 \
   --batches 1,2 --batch-context 8 --json "$work/engine.json" --html "$work/engine.html"
 expect "bench engine: keys" 0 'prefill.1.prompt_tokens = 32' keys "$work/engine.json" prefill.1.prompt_tokens prefill.0.measured.seconds.median \
   prefill.0.measured.seconds.repetitions decode.0.context decode.0.measured.tokens_per_s.median decode.0.measured.bytes_per_s batch.1.batch \
