@@ -1,6 +1,6 @@
 //! Products with a weight: packs the activations once, then computes panel by panel.
 //!
-//! With a tile unit, products of many rows go to it, many panels and blocks at once ([`super::tiled`]).
+//! With a tile unit, products of many rows go to it, many panels and blocks at once (`tiled.rs`).
 //!
 //! A task is a run of panels of one part times a chunk of activation rows that stays in the second-level cache. Every output
 //! is computed by one kernel call over all columns, so neither the split nor the number of rows can change a bit.

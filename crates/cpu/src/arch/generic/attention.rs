@@ -1,5 +1,5 @@
 //! One span of attention over bf16 or int8 keys and values: the canonical arithmetic, written once over [`Lanes`] and
-//! [`Stored`].
+//! `Stored`.
 //!
 //! A span is 256 absolute positions, eight blocks. For one tile of query rows that share a key-value head it yields, per
 //! row, `m`, `l = Σ p` and `o = Σ p v`, to be folded left to right with the other spans of the row.
@@ -11,7 +11,7 @@
 //! ```
 //! Keys lie in lanes for the scores, dims for the sums; so no product crosses lanes. A block that some row of the tile
 //! does not see whole takes the masked path, where hidden values read as 0: what an unwritten place holds, NaN included,
-//! never reaches a sum. Codes of int8 are never NaN and need no such path. What int8 changes above: [`super::stored`].
+//! never reaches a sum. Codes of int8 are never NaN and need no such path. What int8 changes above: `stored.rs`.
 //!
 //! Cost of a row and a block at dim 64 on AVX-512: 128 + 128 multiply-adds, about 60 operations for the weights, 16 for `l`;
 //! some 180 cycles. Eight rows share each load and split of a key or value vector. From int8 a split takes two operations
