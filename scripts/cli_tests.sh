@@ -52,17 +52,6 @@ expect "context over the model's" 1 "8192" "$ucuz" run "$smollm2" -p x --context
 expect "no room for keys and values" 1 "--kv-memory" "$ucuz" run "$smollm2" -p x --kv-memory 1KiB
 expect "offline without a model" 1 "offline" "$ucuz" inspect smollm2 --offline --cache-dir "$work/empty"
 
-# Prepared weights: kept at the first start, mapped at the second, made anew when damaged, done without when there is no room.
-ask() { "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 8 --log info --cache-dir "$work/prepare" "$@"; }
-expect "prepared weights are kept" 0 "kept for the next start" ask
-expect "prepared weights are mapped" 0 "mapped as prepared earlier" ask
-printf 'x' | dd of="$(echo "$work"/prepare/prepared/*.prepared)" bs=1 seek=5000000 conv=notrunc status=none
-expect "a damaged part is named" 0 "the prepared bytes have the checksum" ask
-expect "and answers all the same" 0 "Paris" ask --prepared-cache 0
-rm -rf "$work/prepare"
-: > "$work/prepare"
-expect "no folder for prepared weights" 0 "prepared weights are not kept" ask
-rm "$work/prepare"
 # Benches, as short as they can be: what is printed, and the keys that others read.
 keys() { # JSON file, keys joined by dots ...
   python3 - "$@" <<'PYTHON'
@@ -76,7 +65,7 @@ for path in sys.argv[2:]:
 PYTHON
 }
 short=(--threads 1 --repeat 1)
-expect "bench engine" 0 "No knee up to" "$ucuz" bench engine "$smollm2" "${short[@]}" --prompt-lengths 16,32 --contexts 16 \
+expect "bench engine" 0 "Batches" "$ucuz" bench engine "$smollm2" "${short[@]}" --prompt-lengths 16,32 --contexts 16 \
   --batches 1,2 --batch-context 8 --json "$work/engine.json" --html "$work/engine.html"
 expect "bench engine: keys" 0 'prefill.1.prompt_tokens = 32' keys "$work/engine.json" prefill.1.prompt_tokens prefill.0.measured.seconds.median \
   prefill.0.measured.seconds.repetitions decode.0.context decode.0.measured.tokens_per_s.median decode.0.measured.bytes_per_s batch.1.batch \
@@ -91,6 +80,28 @@ expect "bench cache" 0 "all equal" "$ucuz" bench cache "$smollm2" "${short[@]}" 
 expect "bench cache: keys" 0 'identity.tokens_equal = true' keys "$work/cache.json" identity.tokens_equal identity.logits_equal points.2.tokens \
   points.0.with.seconds.median points.0.without.macs points.0.without.score_bytes points.0.with.memory_bytes points.0.with.memory_peak_bytes \
   growth.0.quantity growth.1.without.exponent growth.1.without.standard_error
+tiny=(--threads 1 --repeat 1 --shape 64x256 --rows 1,3 --contexts 40 --cold-memory 1MiB)
+expect "bench kernels" 0 "Q4_1, 64x256" "$ucuz" bench kernels "${tiny[@]}" --json "$work/kernels.json" --html "$work/kernels.html"
+expect "bench kernels: keys" 0 'rows.0.operation = "linear"' keys "$work/kernels.json" rows.0.operation rows.0.variant rows.0.device rows.0.seconds.median \
+  rows.0.memory_bytes rows.0.operations_per_s rows.0.floor_seconds rows.0.bound rows.0.roofline_share ceilings.0.measured.0.kind ceilings.0.measured.4.after \
+  picked slower_picks provenance.command
+expect "bench kernels: page" 0 '<h2>sample</h2>' cat "$work/kernels.html"
+expect "bench kernels of two tiers" 0 '"device": "generic"' "$ucuz" bench kernels "${tiny[@]}" --tiers generic,best --only add --json -
+expect "bench kernels on the reference" 0 "nothing to compare" "$ucuz" bench kernels "${tiny[@]}" --backend reference --only linear --formats Q8_0
+expect "bench kernels of no operation" 2 "linear, attention" "$ucuz" bench kernels --only matmul
+expect "bench kernels of no shape" 2 "ROWSxCOLS" "$ucuz" bench kernels --shape 64
+expect "bench kernels that a format cannot store" 1 "multiples of 256" "$ucuz" bench kernels --shape 64x32 --only linear --formats Q4_K --repeat 1
+# Prepared weights: kept at the first start, mapped at the second, made anew when damaged, done without when there is no room.
+ask() { "$ucuz" run "$qwen" -p "$question" --temperature 0 -n 8 --log info --cache-dir "$work/prepare" "$@"; }
+expect "prepared weights are kept" 0 "kept for the next start" ask
+expect "prepared weights are mapped" 0 "mapped as prepared earlier" ask
+printf 'x' | dd of="$(echo "$work"/prepare/prepared/*.prepared)" bs=1 seek=5000000 conv=notrunc status=none
+expect "a damaged part is named" 0 "the prepared bytes have the checksum" ask
+expect "and answers all the same" 0 "Paris" ask --prepared-cache 0
+rm -rf "$work/prepare"
+: > "$work/prepare"
+expect "no folder for prepared weights" 0 "prepared weights are not kept" ask
+rm "$work/prepare"
 
 # Damaged files: each is refused with a sentence, never a panic.
 head -c 1000000 "$smollm2" > "$work/truncated.gguf"

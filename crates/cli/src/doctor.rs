@@ -17,7 +17,7 @@ use crate::size::ByteSize;
 /// Arguments of `ucuz doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Show the kernels of this tier: generic, avx2, avx512
+    /// Show the kernels of this tier: generic, avx2, avx512, amx
     #[arg(long, value_parser = parse_tier)]
     cpu_tier: Option<Tier>,
     /// Threads that compute
@@ -124,7 +124,6 @@ fn text(info: &BackendInfo, features: &CpuFeatures) -> Result<String, std::fmt::
             .unwrap_or_else(|| "available".to_owned());
         writeln!(out, "tier        {:<8} {state}", tier.name())?;
     }
-    writeln!(out, "amx         {}", amx(features))?;
     writeln!(out, "device      {}", info.device)?;
     let e = info.exactness;
     writeln!(
@@ -163,15 +162,6 @@ fn kernels(out: &mut String, info: &BackendInfo) -> std::fmt::Result {
     Ok(())
 }
 
-/// The tile unit in words; no tier uses it.
-fn amx(features: &CpuFeatures) -> &'static str {
-    if features.has("amx-tile") {
-        "this processor has it, no kernels use it yet"
-    } else {
-        "this processor lacks it"
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ucuz_tensor::Backend;
@@ -198,7 +188,7 @@ mod tests {
             assert!(before.ends_with("  "), "{line:?}");
             assert!(!why.is_empty() && !why.starts_with(' '), "{line:?}");
         }
-        assert!(text.contains("amx         this processor"), "{text}");
+        assert!(text.contains("\ntier        amx      "), "{text}");
     }
 
     #[test]

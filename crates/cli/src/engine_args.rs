@@ -39,6 +39,16 @@ pub enum ActivationsName {
     Int8Pair,
 }
 
+impl ActivationsName {
+    /// What it names.
+    pub const fn activations(self) -> Activations {
+        match self {
+            Self::Int8 => Activations::Int8,
+            Self::Int8Pair => Activations::Int8Pair,
+        }
+    }
+}
+
 /// What becomes of the stored formats, as a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnLoadName {
@@ -55,7 +65,7 @@ pub struct ModelArgs {
     /// Where to run
     #[arg(long, value_enum, default_value = "cpu")]
     pub backend: BackendName,
-    /// Force the kernels of one tier: generic, avx2, avx512 [default: the fastest this processor has]
+    /// Force the kernels of one tier: generic, avx2, avx512, amx [default: the fastest this processor has, but amx only when asked for]
     #[arg(long, value_parser = parse_tier)]
     pub cpu_tier: Option<Tier>,
     /// Threads that compute [default: physical cores within affinity and container limits]
@@ -187,10 +197,7 @@ impl ModelArgs {
     /// What the arithmetic of weights is.
     pub fn weights(&self) -> WeightOptions {
         WeightOptions {
-            activations: match self.activations {
-                ActivationsName::Int8 => Activations::Int8,
-                ActivationsName::Int8Pair => Activations::Int8Pair,
-            },
+            activations: self.activations.activations(),
             on_load: match self.on_load {
                 OnLoadName::AsStored => OnLoad::AsStored,
                 OnLoadName::W8A8 => OnLoad::W8A8,
@@ -223,7 +230,7 @@ impl ModelArgs {
             available_memory_bytes: detect::available_memory_bytes().unwrap_or(2 << 30),
             max_waiting: batch.max_waiting as usize,
         };
-        let mut weights = self.place(&checkpoint, backend.as_ref(), prepared)?;
+        let mut weights = self.destination(&checkpoint, backend.as_ref(), prepared)?;
         let mut progress = progress::on_stderr();
         progress.begin(&format!("loading {name}"), Some(checkpoint.file_bytes()));
         let mut done = 0;
@@ -242,7 +249,7 @@ impl ModelArgs {
     }
 
     /// Where the weights come from: prepared earlier, to be kept, or neither.
-    fn place(
+    fn destination(
         &self,
         checkpoint: &Checkpoint,
         backend: &dyn Backend,

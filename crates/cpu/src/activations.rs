@@ -4,6 +4,7 @@
 //! int8   = blocks of 16 rows; a block is one I8Group per plane and 32 columns: columns ascending, planes of one group together
 //! rows   = blocks of 16 rows under one scale each: a RowHead, and one RowSpan per 64 columns
 //! floats = blocks of 8 rows; a block of R rows (R = 1, 2, 4, 8) is [columns, padded to 32][R]
+//! tiles  = blocks of 16 rows; a block is one Bf16Group per 32 columns, for tiers with a tile unit
 //! ```
 //! Rows that pad a block are zero. Here: the types and the portable packing, which every tier compiles for itself.
 
@@ -11,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
 pub use ucuz_tensor::numerics::RowScale;
-use ucuz_tensor::numerics::bf16_round;
+use ucuz_tensor::numerics::{bf16_bits, bf16_round};
 
 /// Activation rows of one int8 block, and of one [`Tile`].
 pub const BLOCK_ROWS: usize = 16;
@@ -38,6 +39,14 @@ pub struct I8Group {
     pub minus_8_sums: [[i32; BLOCK_ROWS]; 3],
     /// `-128 ·` the sums: undoes the bias of stored 8-bit codes.
     pub minus_128_sums: [[i32; BLOCK_ROWS]; 3],
+}
+
+/// 32 columns of 16 activation rows in bf16: the first operand of a tile product.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Bf16Group {
+    /// `[row][column]`.
+    pub rows: [[u16; GROUP]; BLOCK_ROWS],
 }
 
 /// Largest code of a pair: `256 · 127 + 127`.
@@ -214,6 +223,27 @@ fn interleave<const R: usize>(block: &mut [f32], x: &[f32], cols: usize) {
     }
 }
 
+/// Packs up to 16 rows `x: [rows, cols]` into one block of tiles, rounded to bf16; padding rows and columns are zero.
+#[inline(always)]
+pub fn pack_tiles(block: &mut [Bf16Group], x: &[f32], cols: usize) {
+    for (g, group) in block.iter_mut().enumerate() {
+        let columns = g * GROUP..cols.min((g + 1) * GROUP);
+        let mut rows = x.chunks_exact(cols);
+        for place in &mut group.rows {
+            let values = rows.next().map_or(&[][..], |row| &row[columns.clone()]);
+            match values.first_chunk::<GROUP>() {
+                Some(whole) => *place = whole.map(bf16_bits),
+                None => {
+                    *place = [0; GROUP];
+                    for (place, value) in place.iter_mut().zip(values) {
+                        *place = bf16_bits(*value);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// What happens to a float activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
@@ -319,5 +349,19 @@ mod tests {
         assert!(block[40 * 4..].iter().all(|v| *v == 0.0));
         pack_block(&mut block, &x, 40, Rounding::Bf16);
         assert_eq!(block[1], bf16_round(x[40]));
+    }
+
+    #[test]
+    fn tiles_keep_rows_apart_and_pad_with_zeros() {
+        let x: Vec<f32> = (0..3 * 40).map(|i| i as f32 + 1.0 / 512.0).collect();
+        let mut block = [Bf16Group {
+            rows: [[u16::MAX; GROUP]; BLOCK_ROWS],
+        }; 2];
+        pack_tiles(&mut block, &x, 40);
+        assert_eq!(block[0].rows[2][31], bf16_bits(x[2 * 40 + 31]));
+        assert_eq!(block[1].rows[1][7], bf16_bits(x[40 + 39]));
+        assert_eq!(block[1].rows[1][8..], [0; 24]);
+        assert_eq!(block[0].rows[3..], [[0; GROUP]; 13]);
+        assert_eq!(block[1].rows[3..], [[0; GROUP]; 13]);
     }
 }

@@ -70,9 +70,14 @@ impl CpuBackend {
                 features.best_tier()
             ),
         })?;
+        Ok(Self::with_kernels(kernels, options))
+    }
+
+    /// Starts the threads for kernels that were chosen before; `options.tier` does not matter.
+    pub(crate) fn with_kernels(kernels: &'static Kernels, options: CpuOptions) -> Self {
         let threads = options.threads.unwrap_or_else(detect::default_threads);
         let pool = Arc::new(ThreadPool::new(threads, options.pin, options.spin));
-        Ok(Self { kernels, pool })
+        Self { kernels, pool }
     }
 
     /// The tier in use.
@@ -93,7 +98,7 @@ enum Operands {
     Int8,
     /// bf16 numbers.
     Bf16,
-    /// f32 numbers: nothing is faster than the widest vectors.
+    /// f32 numbers, or what becomes f32 first: nothing is faster than the widest vectors.
     Float32,
 }
 
@@ -109,29 +114,25 @@ impl Operands {
 
 /// Why nothing faster than `tier` serves these operands on a processor with these features; empty when nothing could be.
 fn why_not_faster(tier: Tier, operands: Operands, features: &CpuFeatures) -> String {
+    // Tiles do nothing for f32: the AMX tier computes it as AVX-512 does.
+    let serves = |other: &Tier| *other != Tier::Amx || operands != Operands::Float32;
     let faster = Tier::ALL.into_iter().filter(|other| *other > tier);
     let mut reasons: Vec<String> = faster
+        .filter(serves)
         .map(|other| match features.missing(other) {
             Some(missing) => format!("{other}: {missing}"),
+            None if other == Tier::Amx => {
+                "amx: never run on a processor that has it; --cpu-tier amx tries it".to_owned()
+            }
             None => format!("{other}: not asked for"),
         })
         .collect();
     if operands == Operands::Bf16 && tier == Tier::Avx512 && features.has("avx512bf16") {
         reasons.push("vdpbf16ps: another order of sums, not exact across tiers".to_owned());
     }
-    let tiles = match operands {
-        Operands::Int8 => Some("amx-int8"),
-        Operands::Bf16 => Some("amx-bf16"),
-        Operands::Float32 => None,
-    };
-    reasons.extend(tiles.map(|name| {
-        let state = if features.has(name) {
-            "this processor has it"
-        } else {
-            "this processor lacks it"
-        };
-        format!("{name}: {state}, no kernels yet")
-    }));
+    if operands != Operands::Float32 && tier == Tier::Amx {
+        reasons.push("asked for; faster than avx512 by count, never measured".to_owned());
+    }
     reasons.join("; ")
 }
 
@@ -140,7 +141,7 @@ const OPERATIONS: [(&str, Operands); 6] = [
     ("rms_norm", Operands::Float32),
     ("qk_norm_rope", Operands::Float32),
     ("attention bf16", Operands::Bf16),
-    ("attention int8", Operands::Bf16),
+    ("attention int8", Operands::Float32),
     ("silu_mul", Operands::Float32),
     ("gelu_mul", Operands::Float32),
 ];
@@ -156,6 +157,21 @@ fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
         (Tier::Avx512, Coding::Integer { .. } | Coding::RowScaled) => "avx512 vnni",
         (Tier::Avx512, Coding::Codebook { .. }) => "avx512 permute, f32 fma",
         (Tier::Avx512, Coding::Float) => "avx512 f32",
+        (Tier::Amx, Coding::Integer { .. } | Coding::RowScaled) => {
+            "amx int8 tiles (under 8 rows avx512 vnni)"
+        }
+        (Tier::Amx, Coding::Codebook { .. }) => "amx bf16 tiles (under 8 rows avx512)",
+        (Tier::Amx, Coding::Float) if format.arithmetic == Arithmetic::F32 => "avx512 f32",
+        (Tier::Amx, Coding::Float) => "amx bf16 tiles (under 8 rows avx512)",
+    }
+}
+
+/// Which instructions serve an operation that has one kernel a tier.
+fn plain_kernel(tier: Tier, operands: Operands) -> &'static str {
+    match (tier, operands) {
+        (Tier::Amx, Operands::Float32) => Tier::Avx512.name(),
+        (Tier::Amx, _) => "amx bf16 tiles (under 8 rows avx512)",
+        _ => tier.name(),
     }
 }
 
@@ -174,9 +190,9 @@ impl Backend for CpuBackend {
                 Operands::of(format.arithmetic),
             )
         });
-        let others = OPERATIONS
-            .iter()
-            .map(|(name, operands)| choice((*name).to_owned(), tier.name(), *operands));
+        let others = OPERATIONS.iter().map(|(name, operands)| {
+            choice((*name).to_owned(), plain_kernel(tier, *operands), *operands)
+        });
         BackendInfo {
             name: NAME,
             device: format!("{tier} on {}", detect::cpu_model()),
@@ -263,18 +279,22 @@ mod tests {
     #[test]
     fn every_faster_way_has_its_reason() {
         let most: Vec<&str> = AVX2.into_iter().chain(AVX512).collect();
-        let all: Vec<&str> = [&most[..], &["avx512bf16", "amx-bf16", "amx-int8"]].concat();
+        let amx = ["avx512bf16", "amx-tile", "amx-bf16", "amx-int8"];
+        let all: Vec<&str> = [&most[..], &amx].concat();
         check(Tier::Avx512, Operands::Float32, &all, "");
-        let lacks = "amx-int8: this processor lacks it, no kernels yet";
+        let lacks = "amx: this processor lacks amx-tile, amx-int8, amx-bf16";
         check(Tier::Avx512, Operands::Int8, &most, lacks);
-        let has = "amx-int8: this processor has it, no kernels yet";
+        let has = "amx: never run on a processor that has it; --cpu-tier amx tries it";
         check(Tier::Avx512, Operands::Int8, &all, has);
         check(
             Tier::Avx512,
             Operands::Bf16,
             &all,
-            "vdpbf16ps: another order of sums, not exact across tiers; amx-bf16: this processor has it, no kernels yet",
+            "amx: never run on a processor that has it; --cpu-tier amx tries it; vdpbf16ps: another order of sums, not exact across tiers",
         );
+        check(Tier::Amx, Operands::Float32, &all, "");
+        let counted = "asked for; faster than avx512 by count, never measured";
+        check(Tier::Amx, Operands::Int8, &all, counted);
         check(
             Tier::Avx2,
             Operands::Float32,

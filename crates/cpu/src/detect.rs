@@ -19,11 +19,13 @@ pub enum Tier {
     Avx2,
     /// AVX-512 with byte operations, VBMI and VNNI.
     Avx512,
+    /// AVX-512 and the tile unit with int8 and bf16.
+    Amx,
 }
 
 impl Tier {
     /// All tiers, slowest first.
-    pub const ALL: [Self; 3] = [Self::Generic, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 4] = [Self::Generic, Self::Avx2, Self::Avx512, Self::Amx];
 
     /// Name as on the command line.
     pub const fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Tier {
             Self::Generic => "generic",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Amx => "amx",
         }
     }
 }
@@ -43,7 +46,7 @@ impl fmt::Display for Tier {
 
 /// A tier name that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a CPU tier is one of generic, avx2, avx512; got {0:?}")]
+#[error("a CPU tier is one of generic, avx2, avx512, amx; got {0:?}")]
 pub struct UnknownTier(pub String);
 
 impl FromStr for Tier {
@@ -58,10 +61,12 @@ impl FromStr for Tier {
 }
 
 /// The instruction sets that matter to kernels, by name, and whether this processor (and system) has them. AMX is as the
-/// processor says; no tier uses it.
+/// processor says; the system has a word of its own in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuFeatures {
     present: Vec<(&'static str, bool)>,
+    /// Why tiles cannot be used although the processor has them.
+    tiles_refused: Option<&'static str>,
 }
 
 /// What the AVX2 tier needs.
@@ -75,6 +80,8 @@ const AVX512_NEEDS: [&str; 6] = [
     "avx512vbmi",
     "avx512vnni",
 ];
+/// What the AMX tier needs beside [`AVX2_NEEDS`] and [`AVX512_NEEDS`].
+const AMX_NEEDS: [&str; 3] = ["amx-tile", "amx-int8", "amx-bf16"];
 
 impl CpuFeatures {
     /// Asks the processor.
@@ -98,7 +105,15 @@ impl CpuFeatures {
         ];
         #[cfg(not(target_arch = "x86_64"))]
         let present = Vec::new();
-        Self { present }
+        let mut features = Self {
+            present,
+            tiles_refused: None,
+        };
+        #[cfg(target_arch = "x86_64")]
+        if AMX_NEEDS.iter().all(|name| features.has(name)) {
+            features.tiles_refused = crate::arch::amx::state::refusal();
+        }
+        features
     }
 
     /// A processor with exactly these sets.
@@ -106,6 +121,7 @@ impl CpuFeatures {
     pub(crate) fn from_names(names: &[&'static str]) -> Self {
         Self {
             present: names.iter().map(|name| (*name, true)).collect(),
+            tiles_refused: None,
         }
     }
 
@@ -130,6 +146,7 @@ impl CpuFeatures {
             Tier::Generic => &[],
             Tier::Avx2 => &[&AVX2_NEEDS],
             Tier::Avx512 => &[&AVX2_NEEDS, &AVX512_NEEDS],
+            Tier::Amx => &[&AVX2_NEEDS, &AVX512_NEEDS, &AMX_NEEDS],
         };
         let missing: Vec<&str> = needs
             .iter()
@@ -138,7 +155,11 @@ impl CpuFeatures {
             .copied()
             .filter(|name| !self.has(name))
             .collect();
-        (!missing.is_empty()).then(|| format!("this processor lacks {}", missing.join(", ")))
+        if !missing.is_empty() {
+            return Some(format!("this processor lacks {}", missing.join(", ")));
+        }
+        let refused = self.tiles_refused.filter(|_| tier == Tier::Amx);
+        refused.map(str::to_owned)
     }
 
     /// The tiers that run here, slowest first.
@@ -149,9 +170,14 @@ impl CpuFeatures {
             .collect()
     }
 
-    /// The fastest tier that runs here.
+    /// The fastest tier that runs here and whose kernels have run on such a processor. AMX waits for that: its bits are checked
+    /// by emulation only and its speed is counted, not measured, so it is used when it is asked for.
     pub fn best_tier(&self) -> Tier {
-        self.tiers().pop().unwrap_or(Tier::Generic)
+        let proven = |tier: &Tier| *tier != Tier::Amx;
+        self.tiers()
+            .into_iter()
+            .rfind(proven)
+            .unwrap_or(Tier::Generic)
     }
 }
 
@@ -375,7 +401,7 @@ mod tests {
         let error = "sse9".parse::<Tier>().expect_err("no such tier");
         assert_eq!(
             error.to_string(),
-            "a CPU tier is one of generic, avx2, avx512; got \"sse9\""
+            "a CPU tier is one of generic, avx2, avx512, amx; got \"sse9\""
         );
     }
 
@@ -383,12 +409,23 @@ mod tests {
     fn a_tier_is_available_exactly_when_nothing_is_missing() {
         let features = CpuFeatures {
             present: vec![("avx2", true), ("fma", true), ("f16c", false)],
+            tiles_refused: None,
         };
         assert_eq!(features.tiers(), [Tier::Generic]);
         assert_eq!(features.best_tier(), Tier::Generic);
         assert_eq!(
             features.missing(Tier::Avx2).as_deref(),
             Some("this processor lacks f16c")
+        );
+        let needs = [&AVX2_NEEDS[..], &AVX512_NEEDS, &AMX_NEEDS].concat();
+        let mut features = CpuFeatures::from_names(&needs);
+        assert_eq!(features.tiers().pop(), Some(Tier::Amx));
+        assert_eq!(features.best_tier(), Tier::Avx512);
+        features.tiles_refused = Some("the system says no");
+        assert_eq!(features.tiers().pop(), Some(Tier::Avx512));
+        assert_eq!(
+            features.missing(Tier::Amx).as_deref(),
+            Some("the system says no")
         );
         let real = CpuFeatures::detect();
         assert!(real.tiers().contains(&Tier::Generic));

@@ -8,6 +8,8 @@ pub mod arch;
 mod backend;
 mod ceiling;
 pub mod detect;
+#[cfg(feature = "test-support")]
+pub mod emulator;
 pub mod ops;
 pub mod pool;
 mod queue;

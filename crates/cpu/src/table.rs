@@ -1,7 +1,7 @@
 //! The kernels of each tier: one static table of functions a tier, and the only place that chooses among tiers.
 //!
-//! A slot of the AVX2 and AVX-512 tables wraps a function that needs those instruction sets. [`Kernels::for_tier`] hands out
-//! a table only when the processor has them all, which is what every `SAFETY` comment below refers to.
+//! A slot of the AVX2, AVX-512 and AMX tables wraps a function that needs those instruction sets. [`Kernels::for_tier`] hands
+//! out a table only when the processor has them all, which is what every `SAFETY` comment below refers to.
 
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
@@ -11,8 +11,12 @@ use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
 use crate::arch::store::{self, StoreCall};
 #[cfg(target_arch = "x86_64")]
-use crate::arch::{avx2, avx512};
+use crate::arch::{amx, avx2, avx512};
 use crate::detect::{CpuFeatures, Tier};
+
+mod tiles;
+
+pub use tiles::{TileBook, TileCall, TileCodes, TileKernels, TileSink};
 
 /// One panel of integer weights times one block of int8 activations.
 #[derive(Debug)]
@@ -135,6 +139,8 @@ pub struct Kernels {
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
     pub gelu_mul: GatedKernel,
+    /// Products of a tile unit, for tiers that have one.
+    pub tiles: Option<&'static TileKernels>,
     /// What this tier is measured with.
     pub ceiling: &'static CeilingLoops,
 }
@@ -159,9 +165,17 @@ impl Kernels {
                 Tier::Avx2 => &AVX2,
                 #[cfg(target_arch = "x86_64")]
                 Tier::Avx512 => &AVX512,
+                #[cfg(target_arch = "x86_64")]
+                Tier::Amx => &AMX,
                 #[cfg(not(target_arch = "x86_64"))]
                 _ => &GENERIC,
             })
+    }
+
+    /// The AMX table, whether or not the processor has tiles: for the emulator, which has seen to it that they execute.
+    #[cfg(all(feature = "test-support", target_arch = "x86_64", target_os = "linux"))]
+    pub(crate) fn amx_undetected() -> &'static Self {
+        &AMX
     }
 }
 
@@ -183,6 +197,7 @@ static GENERIC: Kernels = Kernels {
     attention_span_int8: generic::attention::attention_span_int8,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
+    tiles: None,
     ceiling: &GENERIC_CEILING,
 };
 
@@ -242,6 +257,7 @@ static AVX2: Kernels = Kernels {
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx2::activation::gelu_mul(dst, gate, up) },
+    tiles: None,
     ceiling: &AVX2_CEILING,
 };
 
@@ -314,7 +330,50 @@ static AVX512: Kernels = Kernels {
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
     gelu_mul: |dst, gate, up| unsafe { avx512::activation::gelu_mul(dst, gate, up) },
+    tiles: None,
     ceiling: &AVX512_CEILING,
+};
+
+/// What the AVX-512 tier does, but for products and attention of many rows.
+#[cfg(target_arch = "x86_64")]
+static AMX: Kernels = Kernels {
+    tier: Tier::Amx,
+    // SAFETY: detected, see `for_tier`.
+    attention_span: |input, output| unsafe { amx::attention::attention_span(input, output) },
+    tiles: Some(&AMX_TILES),
+    ceiling: &AMX_CEILING,
+    ..AVX512
+};
+
+#[cfg(target_arch = "x86_64")]
+static AMX_TILES: TileKernels = TileKernels {
+    rows_min: amx::ROWS_MIN,
+    // SAFETY: detected, see `for_tier`.
+    pack_tiles: |block, x, cols| unsafe { amx::portable::pack_tiles(block, x, cols) },
+    // SAFETY: detected, see `for_tier`.
+    linear_i8: |call, codes, sink| unsafe { amx::integer::linear_i8(call, codes, sink) },
+    // SAFETY: detected, see `for_tier`.
+    linear_rows: |call, heads, sink| unsafe { amx::row_scaled::linear_rows(call, heads, sink) },
+    // SAFETY: detected, see `for_tier`.
+    linear_codebook: |call, book, sink| unsafe { amx::codebook::linear_codebook(call, book, sink) },
+    // SAFETY: detected, see `for_tier`.
+    linear_bf16: |call, sink| unsafe { amx::float::linear_bf16(call, sink) },
+};
+
+/// Tiles do the products of bytes and of bf16; the rest is as in AVX-512.
+#[cfg(target_arch = "x86_64")]
+static AMX_CEILING: CeilingLoops = CeilingLoops {
+    int8: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { amx::ceiling::int8(rounds) },
+        operations: amx::ceiling::INT8_OPERATIONS,
+    },
+    bf16: RateLoop {
+        // SAFETY: detected, see `for_tier`.
+        run: |rounds| unsafe { amx::ceiling::bf16(rounds) },
+        operations: amx::ceiling::BF16_OPERATIONS,
+    },
+    ..AVX512_CEILING
 };
 
 #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,10 @@
 //! Every tier passes the suite that every backend passes.
 
-use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
+use ucuz_cpu::{CpuBackend, Tier, emulator};
 
-/// The tier on two unpinned threads; `None` where the processor lacks it.
+/// The tier on two unpinned threads, tiles emulated where there are none; `None` where the processor lacks it.
 fn backend(tier: Tier) -> Option<CpuBackend> {
-    CpuBackend::new(CpuOptions::quiet(tier, 2)).ok()
+    emulator::backend(tier, 2)
 }
 
 mod generic {
@@ -17,4 +17,8 @@ mod avx2 {
 
 mod avx512 {
     ucuz_tensor::conformance!(optional: super::backend(super::Tier::Avx512));
+}
+
+mod amx {
+    ucuz_tensor::conformance!(optional: super::backend(super::Tier::Amx));
 }

@@ -7,6 +7,7 @@
 )]
 
 use ucuz_cpu::detect::Tier;
+use ucuz_cpu::emulator;
 use ucuz_cpu::ops::activation::{gelu_mul, silu_mul};
 use ucuz_cpu::ops::norm::rms_norm;
 use ucuz_cpu::ops::rope::{QkCall, qk_norm_rope};
@@ -35,7 +36,7 @@ fn tensor(values: &[f32], cols: usize) -> Tensor {
 /// Every tier of this machine with 1 and 3 threads.
 fn each(mut body: impl FnMut(&ThreadPool, &'static Kernels)) {
     for tier in Tier::ALL {
-        match Kernels::for_tier(tier) {
+        match emulator::kernels(tier) {
             None => println!("skipped: no {tier} on this machine"),
             Some(kernels) => {
                 for threads in [1, 3] {

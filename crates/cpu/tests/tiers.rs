@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ucuz_cpu::activations::PAIR_MAX;
-use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
+use ucuz_cpu::{CpuBackend, Tier, emulator};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::{Batch, SeqSlot};
 use ucuz_tensor::format::{Activations, Coding, FORMATS, OnLoad};
@@ -13,6 +13,9 @@ use ucuz_tensor::weight::RawPart;
 use ucuz_tensor::{Backend, Format, Tensor, Weight, WeightOptions};
 
 const ROWS_MAX: usize = 33;
+/// Rows and outputs of a product that takes a tile unit several passes.
+const ROWS_MANY: usize = 150;
+const OUT_MANY: usize = 71;
 /// Not a multiple of 16: the last panel is padded.
 const OUT: usize = 37;
 
@@ -41,7 +44,7 @@ impl Noise {
 }
 
 fn backend(tier: Tier, threads: usize) -> Option<CpuBackend> {
-    let backend = CpuBackend::new(CpuOptions::quiet(tier, threads)).ok();
+    let backend = emulator::backend(tier, threads);
     if backend.is_none() {
         eprintln!("skipped: this processor lacks the {tier} tier");
     }
@@ -107,10 +110,14 @@ fn weight(
         .map(|(format, bytes)| RawPart {
             name: format.to_string(),
             format: *format,
-            rows: OUT,
+            rows: bytes.len() / format.row_bytes(cols).unwrap(),
             cols,
             bytes,
-            bias: Some((0..OUT).map(|i| i as f32 * 0.25 - 4.0).collect()),
+            bias: Some(
+                (0..bytes.len() / format.row_bytes(cols).unwrap())
+                    .map(|i| i as f32 * 0.25 - 4.0)
+                    .collect(),
+            ),
         })
         .collect();
     let options = WeightOptions {
@@ -122,7 +129,7 @@ fn weight(
 
 fn limits(cols: usize) -> Limits {
     Limits {
-        step_rows: ROWS_MAX,
+        step_rows: ROWS_MANY,
         sequences: 1,
         logit_rows: 1,
         context: 64,
@@ -203,6 +210,33 @@ fn every_format_has_the_same_bits_on_every_tier_for_any_number_of_rows() {
         let bytes = stored(&mut noise, info.format, OUT, cols);
         let x: Vec<f32> = (0..ROWS_MAX * cols).map(|_| noise.number()).collect();
         check_tiers(&[(info.format, bytes)], cols, &x);
+    }
+}
+
+#[test]
+fn many_panels_and_rows_have_the_same_bits_as_few() {
+    let mut noise = Noise(5);
+    for info in FORMATS {
+        // Nine groups where blocks allow it: one more than a tile unit unpacks at a time.
+        let cols = match info.format.info().block_elements {
+            256 => 512,
+            _ => 9 * 32,
+        };
+        let parts = [(info.format, stored(&mut noise, info.format, OUT_MANY, cols))];
+        let x: Vec<f32> = (0..ROWS_MANY * cols).map(|_| noise.number()).collect();
+        for activations in [Activations::Int8, Activations::Int8Pair] {
+            // One thread: with more, each would get a panel at a time.
+            let generic = backend(Tier::Generic, 1).unwrap();
+            let expected = product(&generic, &weight(&generic, &parts, cols, activations), &x);
+            for tier in Tier::ALL {
+                let Some(backend) = backend(tier, 1) else {
+                    continue;
+                };
+                let got = product(&backend, &weight(&backend, &parts, cols, activations), &x);
+                let what = format!("{}, {activations:?}, {tier}", info.name);
+                assert_same(&what, &got, &expected);
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Floor 5: what produces the numbers.
 //!
-//! Here: [`bench`]es, which measure a model on a backend and return typed, serialisable results that know how to become a
+//! Here: [`mod@bench`]es, which measure a model on a backend and return typed, serialisable results that know how to become a
 //! [`Document`](ucuz_report::Document); and the [`Provenance`] that every result carries. Deliberately not here: files,
 //! arguments, the terminal, the clock, the list of backends. `cli` hands in what a bench needs of the world as a [`Host`].
 

@@ -11,7 +11,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Bench, INT8, PAIR, Sizes, W8A8, cpu, tiers, tiny_checkpoints};
-use ucuz_cpu::Tier;
+use ucuz_cpu::{Tier, emulator};
 use ucuz_tensor::{Backend, KvDtype, WeightOptions};
 
 const SIZES: Sizes = Sizes {
@@ -148,7 +148,7 @@ fn every_tier_and_thread_count_equals_generic_on_one_thread() {
             );
         }
     }
-    for tier in tiers() {
+    for tier in emulator::tiers() {
         for threads in [1, 2] {
             let backend = cpu(tier, threads);
             for (name, path, values) in tiny_checkpoints() {

@@ -103,7 +103,7 @@ mod tests {
 
     fn memory() -> Arc<dyn SharedMemory> {
         let mut buffer = Buffer::zeroed(256, "a test").unwrap();
-        for (value, byte) in (0..=255).zip(buffer.bytes_mut()) {
+        for (value, byte) in (0..=u8::MAX).zip(buffer.bytes_mut()) {
             *byte = value;
         }
         Arc::new(Shared(buffer))

@@ -6,6 +6,7 @@
 mod cache;
 mod engine;
 mod host;
+mod kernels;
 mod model;
 mod output;
 mod provenance;
@@ -21,6 +22,7 @@ use clap::Subcommand;
   ucuz bench engine smollm2
   ucuz bench engine model.gguf --only decode --contexts 16,1024 --json -
   ucuz bench cache smollm2 --lengths 16,64,256 --html cache.html
+  ucuz bench kernels --only linear --formats Q4_1,Q8_0
 
 Figures are medians of --repeat runs, with the smallest and the largest. Keep the machine quiet meanwhile.")]
 pub struct Args {
@@ -34,6 +36,8 @@ enum What {
     Engine(engine::Args),
     /// The same tokens with and without the KV cache: identity, time, work and memory of both
     Cache(cache::Args),
+    /// Each operation and number format against what the machine can do at most; needs no model
+    Kernels(kernels::Args),
 }
 
 /// Measures and prints.
@@ -44,5 +48,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Engine(args) => engine::run(args),
         What::Cache(args) => cache::run(args),
+        What::Kernels(args) => kernels::run(args),
     }
 }

@@ -1,5 +1,7 @@
 //! Products with a weight: packs the activations once, then computes panel by panel.
 //!
+//! With a tile unit, products of many rows go to it, many panels and blocks at once (`tiled.rs`).
+//!
 //! A task is a run of panels of one part times a chunk of activation rows that stays in the second-level cache. Every output
 //! is computed by one kernel call over all columns, so neither the split nor the number of rows can change a bit.
 
@@ -38,7 +40,7 @@ pub fn can_gate(w: &Weight) -> bool {
     };
     gate.layout.rows == up.layout.rows
         && gate.layout.rows.is_multiple_of(PANEL_ROWS)
-        && Packing::of(gate.arithmetic) == Packing::of(up.arithmetic)
+        && Packing::of(gate.arithmetic, None) == Packing::of(up.arithmetic, None)
 }
 
 /// One product: `dst: [rows, w.rows]` (gated: `[rows, w.rows / 2]`), `x: [rows, w.cols]`.
@@ -71,8 +73,9 @@ pub fn linear(
     if rows == 0 {
         return;
     }
+    let unit = kernels.tiles.filter(|tiles| rows >= tiles.rows_min);
     for packing in Packing::ALL {
-        let wanted = |part: &&Part| Packing::of(part.arithmetic) == packing;
+        let wanted = |part: &&Part| Packing::of(part.arithmetic, unit) == packing;
         if !parts.iter().any(|part| wanted(&part)) {
             continue;
         }
@@ -86,6 +89,7 @@ pub fn linear(
         let dst = Disjoint::new(call.dst.values_mut());
         let job = Job {
             kernels,
+            unit,
             blocks,
             rows,
             groups,

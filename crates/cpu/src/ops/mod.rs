@@ -12,3 +12,4 @@ mod product;
 pub mod rope;
 mod rows;
 pub mod sample;
+mod tiled;

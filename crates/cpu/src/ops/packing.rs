@@ -6,9 +6,9 @@ use ucuz_tensor::format::{Arithmetic, GROUP};
 use ucuz_tensor::layout::ROW_SPAN;
 use ucuz_tensor::tensor::View;
 
-use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, I8Group, Rounding, RowHead, RowSpan};
+use crate::activations::{BLOCK_ROWS, Bf16Group, FLOAT_ROWS, I8Group, Rounding, RowHead, RowSpan};
 use crate::pool::{Disjoint, ThreadPool};
-use crate::table::Kernels;
+use crate::table::{Kernels, TileKernels};
 
 /// int8 codes of one activation, at most.
 const PLANES_MAX: usize = 2;
@@ -73,24 +73,28 @@ pub enum Packing {
     Rows,
     /// Numbers, rounded or not.
     Float(Rounding),
+    /// bf16, for a tile unit.
+    Tiles,
 }
 
 impl Packing {
     /// Every one.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Codes { planes: 1 },
         Self::Codes { planes: 2 },
         Self::Rows,
         Self::Float(Rounding::Bf16),
         Self::Float(Rounding::None),
+        Self::Tiles,
     ];
 
-    /// What kernels of `arithmetic` read.
-    pub fn of(arithmetic: Arithmetic) -> Self {
+    /// What kernels of `arithmetic` read, those of a tile unit where there is one and rows enough.
+    pub fn of(arithmetic: Arithmetic, tiles: Option<&TileKernels>) -> Self {
         match arithmetic {
             Arithmetic::I8 => Self::Codes { planes: 1 },
             Arithmetic::I8Pair => Self::Codes { planes: 2 },
             Arithmetic::I8Row => Self::Rows,
+            Arithmetic::Bf16Code | Arithmetic::Bf16 if tiles.is_some() => Self::Tiles,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Float(Rounding::Bf16),
             Arithmetic::F32 => Self::Float(Rounding::None),
         }
@@ -99,7 +103,7 @@ impl Packing {
     /// Activation rows of one block.
     pub fn block_rows(self) -> usize {
         match self {
-            Self::Codes { .. } | Self::Rows => BLOCK_ROWS,
+            Self::Codes { .. } | Self::Rows | Self::Tiles => BLOCK_ROWS,
             Self::Float(_) => FLOAT_ROWS,
         }
     }
@@ -110,6 +114,7 @@ impl Packing {
             Self::Codes { planes } => groups * planes * GROUP_BYTES_READ,
             Self::Rows => groups * GROUP * BLOCK_ROWS,
             Self::Float(_) => groups * GROUP * FLOAT_ROWS * 4,
+            Self::Tiles => groups * size_of::<Bf16Group>(),
         }
     }
 }
@@ -122,6 +127,8 @@ pub enum Blocks<'a> {
     Rows(&'a [RowHead], &'a [RowSpan]),
     /// Blocks of 8 rows.
     Floats(&'a [f32]),
+    /// Groups of all blocks of 16 rows.
+    Tiles(&'a [Bf16Group]),
 }
 
 /// Packs all rows of `x`.
@@ -136,6 +143,7 @@ pub fn pack<'a>(
         Packing::Codes { planes } => pack_codes(pool, kernels, &mut scratch.codes, x, planes),
         Packing::Rows => pack_rows(pool, kernels, scratch, x),
         Packing::Float(rounding) => pack_floats(pool, kernels, &mut scratch.floats, x, rounding),
+        Packing::Tiles => pack_tiles(pool, kernels.tiles, &mut scratch.floats, x),
     }
 }
 
@@ -214,6 +222,27 @@ fn pack_floats<'a>(
         (kernels.pack_block)(target, values, cols, rounding);
     });
     Blocks::Floats(floats)
+}
+
+/// They take at most what float blocks would: 64 bytes a row and group against 128.
+fn pack_tiles<'a>(
+    pool: &ThreadPool,
+    tiles: Option<&TileKernels>,
+    scratch: &'a mut Buffer,
+    x: View<'_>,
+) -> Blocks<'a> {
+    let groups = x.num_cols().div_ceil(GROUP);
+    let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
+    let packed = &mut scratch.cast_mut::<Bf16Group>()[..blocks * groups];
+    if let Some(tiles) = tiles {
+        let target = Disjoint::new(packed);
+        pool.run(blocks, &|block, _| {
+            // SAFETY: each task has its own block.
+            let target = unsafe { target.range(block * groups..(block + 1) * groups) };
+            (tiles.pack_tiles)(target, block_values(x, block, BLOCK_ROWS), x.num_cols());
+        });
+    }
+    Blocks::Tiles(packed)
 }
 
 /// The rows of one block.

@@ -12,7 +12,9 @@ use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, Tile};
 use crate::arch::prefetch_write;
 use crate::arch::store::{Place, Store, StoreCall};
 use crate::pool::Disjoint;
-use crate::table::{CodebookCall, CodedCall, FloatCall, Kernels, Levels, RowCall};
+use crate::table::{
+    CodebookCall, CodedCall, FloatCall, GatedKernel, Kernels, Levels, RowCall, TileKernels,
+};
 
 /// Panels that a block of rows meets before the next block's turn: 64 columns of the destination are written together.
 const PANELS_PER_PASS: usize = 4;
@@ -21,6 +23,8 @@ const PANELS_PER_PASS: usize = 4;
 pub struct Job<'a> {
     /// Functions of the tier.
     pub kernels: &'a Kernels,
+    /// The tile unit, if there is one and rows enough.
+    pub unit: Option<&'a TileKernels>,
     /// Packed activations.
     pub blocks: Blocks<'a>,
     /// Activation rows.
@@ -39,9 +43,9 @@ pub struct Job<'a> {
 
 /// Results of a panel on their way: of the part itself, of the up projection, and of both multiplied.
 pub struct Tiles {
-    own: Tile,
-    up: Tile,
-    gated: Tile,
+    pub(super) own: Tile,
+    pub(super) up: Tile,
+    pub(super) gated: Tile,
 }
 
 impl Tiles {
@@ -51,6 +55,16 @@ impl Tiles {
         up: [[0.0; PANEL_ROWS]; BLOCK_ROWS],
         gated: [[0.0; PANEL_ROWS]; BLOCK_ROWS],
     };
+
+    /// The first `rows` rows of both products, the first through the activation, multiplied.
+    pub(super) fn gate(&mut self, kernel: GatedKernel, rows: usize) {
+        let numbers = rows * PANEL_ROWS;
+        kernel(
+            &mut self.gated.as_flattened_mut()[..numbers],
+            &self.own.as_flattened()[..numbers],
+            &self.up.as_flattened()[..numbers],
+        );
+    }
 }
 
 impl Job<'_> {
@@ -62,6 +76,7 @@ impl Job<'_> {
         blocks: &Range<usize>,
         tiles: &mut Tiles,
     ) {
+        let blocks = &self.compute_tiles(part, &panels, blocks, tiles);
         for first in panels.clone().step_by(PANELS_PER_PASS) {
             for block in blocks.clone() {
                 for panel in first..panels.end.min(first + PANELS_PER_PASS) {
@@ -75,17 +90,12 @@ impl Job<'_> {
     fn compute(&self, part: &Part, (panel, block): (usize, usize), tiles: &mut Tiles) {
         let rows = self.block_rows(block);
         let lane = panel * PANEL_ROWS;
-        let lanes = PANEL_ROWS.min(part.layout.rows - lane);
-        let place = Place {
-            start: rows.start * self.dst_cols + part.first_row + lane,
-            stride: self.dst_cols,
-            lanes,
-        };
+        let place = self.place(part, (panel, block));
         // The lines of the destination are on their way while the product is computed.
         for row in 0..rows.len() {
             let start = place.start + row * place.stride;
             // SAFETY: a (panel, block) pair belongs to one task, and pairs do not share destinations.
-            prefetch_write(unsafe { self.dst.range(start..start + lanes) });
+            prefetch_write(unsafe { self.dst.range(start..start + place.lanes) });
         }
         self.product(part, (panel, block), &mut tiles.own);
         let (tile, bias, output) = match (self.output, self.up) {
@@ -93,12 +103,7 @@ impl Job<'_> {
                 self.product(up, (panel, block), &mut tiles.up);
                 add_bias(part, lane, &mut tiles.own[..rows.len()]);
                 add_bias(up, lane, &mut tiles.up[..rows.len()]);
-                let numbers = rows.len() * PANEL_ROWS;
-                kernel(
-                    &mut tiles.gated.as_flattened_mut()[..numbers],
-                    &tiles.own.as_flattened()[..numbers],
-                    &tiles.up.as_flattened()[..numbers],
-                );
+                tiles.gate(kernel, rows.len());
                 (&tiles.gated, None, Store::Replace)
             }
             (Output::Add, _) => (&tiles.own, bias_of(part, lane), Store::Add),
@@ -115,10 +120,20 @@ impl Job<'_> {
         unsafe { (self.kernels.store_tile)(&call) };
     }
 
+    /// Where the product of a panel and a block goes.
+    pub(super) fn place(&self, part: &Part, (panel, block): (usize, usize)) -> Place {
+        let lane = panel * PANEL_ROWS;
+        Place {
+            start: self.block_rows(block).start * self.dst_cols + part.first_row + lane,
+            stride: self.dst_cols,
+            lanes: PANEL_ROWS.min(part.layout.rows - lane),
+        }
+    }
+
     /// Activation rows of a block.
-    fn block_rows(&self, block: usize) -> Range<usize> {
+    pub(super) fn block_rows(&self, block: usize) -> Range<usize> {
         let size = match self.blocks {
-            Blocks::Codes(..) | Blocks::Rows(..) => BLOCK_ROWS,
+            Blocks::Codes(..) | Blocks::Rows(..) | Blocks::Tiles(_) => BLOCK_ROWS,
             Blocks::Floats(_) => FLOAT_ROWS,
         };
         block * size..self.rows.min((block + 1) * size)
@@ -159,6 +174,7 @@ impl Job<'_> {
                 let x = &floats[block * FLOAT_ROWS * cols..][..cols * rows.next_power_of_two()];
                 self.float(tile, part, FloatCall { panel, x, rows });
             }
+            Blocks::Tiles(_) => unreachable!("the tile unit takes all of these"),
         }
     }
 
@@ -187,7 +203,7 @@ impl Job<'_> {
 }
 
 /// The biases of the panel that begins at row `lane` of a part, if it has any; zero past its end.
-fn bias_of(part: &Part, lane: usize) -> Option<[f32; PANEL_ROWS]> {
+pub(super) fn bias_of(part: &Part, lane: usize) -> Option<[f32; PANEL_ROWS]> {
     let values = &part.bias.as_ref()?[lane..];
     let mut bias = [0.0; PANEL_ROWS];
     let lanes = values.len().min(PANEL_ROWS);
@@ -195,7 +211,7 @@ fn bias_of(part: &Part, lane: usize) -> Option<[f32; PANEL_ROWS]> {
     Some(bias)
 }
 
-fn add_bias(part: &Part, lane: usize, tile: &mut [[f32; PANEL_ROWS]]) {
+pub(super) fn add_bias(part: &Part, lane: usize, tile: &mut [[f32; PANEL_ROWS]]) {
     let Some(bias) = bias_of(part, lane) else {
         return;
     };

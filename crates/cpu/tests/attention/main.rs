@@ -10,23 +10,13 @@ mod world;
 
 use std::ops::Range;
 
-use ucuz_cpu::detect::Tier;
+use ucuz_cpu::detect::{CpuFeatures, Tier};
+use ucuz_cpu::emulator::tiers;
 use ucuz_cpu::ops::attention::check_cache;
-use ucuz_cpu::table::Kernels;
 use ucuz_tensor::cache::PagedGroup;
 use ucuz_tensor::{CacheSpec, KvDtype, Tensor};
 
 use world::World;
-
-fn tiers() -> Vec<Tier> {
-    let (here, missing): (Vec<_>, Vec<_>) = Tier::ALL
-        .into_iter()
-        .partition(|tier| Kernels::for_tier(*tier).is_some());
-    missing
-        .iter()
-        .for_each(|tier| println!("skipped: no {tier} on this machine"));
-    here
-}
 
 #[track_caller]
 fn same(got: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
@@ -118,7 +108,7 @@ fn every_length_up_to_600_agrees_between_tiers() {
 
 #[test]
 fn chunks_threads_and_batches_change_no_bit() {
-    let tier = *tiers().last().unwrap();
+    let tier = CpuFeatures::detect().best_tier();
     for (shape, window, dtype) in [
         ((9, 3, 64), None, KvDtype::Bf16),
         ((4, 1, 256), Some(512), KvDtype::Bf16),
@@ -148,6 +138,28 @@ fn chunks_threads_and_batches_change_no_bit() {
                 &expected[sequence..=sequence],
                 "alone",
             );
+        }
+    }
+}
+
+/// A tile unit multiplies hidden values by +0, which is right unless they are not finite.
+#[test]
+fn what_memory_held_before_changes_no_bit() {
+    for (shape, window) in [
+        ((9, 3, 64), None),
+        ((4, 1, 48), Some(300)),
+        ((7, 1, 80), Some(5)),
+        ((4, 1, 256), None),
+    ] {
+        let mut world = World::new(shape, &[1, 33, 300]);
+        world.window = window;
+        let expected = world.run(Tier::Generic, 1, &world.all());
+        for fresh in [0x00, 0x3f, 0xff] {
+            world.fresh = fresh;
+            for tier in tiers() {
+                let what = format!("{shape:?} {window:?} {tier} over {fresh:02x}");
+                same(&world.run(tier, 1, &world.all()), &expected, &what);
+            }
         }
     }
 }
@@ -261,7 +273,7 @@ fn results_are_softmax_attention_within_the_derived_bound() {
     ] {
         let mut world = World::new((9, 3, 64), &[600]);
         world.dtype = dtype;
-        let tier = *tiers().last().unwrap();
+        let tier = CpuFeatures::detect().best_tier();
         let got = world.run(tier, 1, &world.all());
         let (mut worst, mut worst_share) = (0f64, 0f64);
         for position in [0, 1, 100, 255, 256, 599] {

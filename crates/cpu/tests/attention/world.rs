@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use ucuz_cpu::detect::Tier;
+use ucuz_cpu::emulator;
 use ucuz_cpu::ops::attention::{AttentionScratch, attention};
 use ucuz_cpu::ops::kv::kv_store;
 use ucuz_cpu::pool::ThreadPool;
-use ucuz_cpu::table::Kernels;
 use ucuz_tensor::backend::{AttentionCall, AttentionOptions, HeadShape, Limits, StepInputs};
 use ucuz_tensor::cache::{BLOCK_TOKENS, LayerCache, NO_BLOCK, PagedGroup};
 use ucuz_tensor::numerics::{LOG2_E, bf16_round, exp2_fraction};
@@ -17,6 +17,8 @@ pub struct World {
     pub heads: HeadShape,
     pub dtype: KvDtype,
     pub window: Option<usize>,
+    /// Every byte of the cache before it is written; 0xff makes NaN.
+    pub fresh: u8,
     /// `[tokens, qkv_cols]` of each sequence.
     pub sequences: Vec<Tensor>,
 }
@@ -48,6 +50,7 @@ impl World {
             heads,
             dtype: KvDtype::Bf16,
             window: None,
+            fresh: 0xff,
             sequences,
         }
     }
@@ -106,7 +109,7 @@ impl World {
         threads: usize,
         steps: &[Vec<(usize, Range<usize>)>],
     ) -> Vec<Vec<f32>> {
-        let kernels = Kernels::for_tier(tier).expect("a tier of this machine");
+        let kernels = emulator::kernels(tier).expect("a tier of this machine");
         let pool = ThreadPool::new(threads, false, false);
         let spec = CacheSpec {
             groups: vec![self.group()],
@@ -117,7 +120,7 @@ impl World {
         };
         let (tables, blocks) = self.scrambled_tables();
         let mut cache = KvPool::zeroed(&spec, &[blocks]).unwrap();
-        cache.buffers[0].bytes_mut().fill(0xff);
+        cache.buffers[0].bytes_mut().fill(self.fresh);
         let cols = self.heads.heads * self.heads.head_dim;
         let limits = Limits {
             step_rows: 4096,

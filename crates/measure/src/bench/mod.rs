@@ -4,7 +4,7 @@
 //! - [`cache`]: the same answers with and without the KV cache, and what each costs.
 //! - [`kernels`]: each operation of a queue against the roofline of its device; needs no model.
 //!
-//! Shared by the first two: [`Setup`] (a model on a backend), [`session`] (sequences fed straight to the runner), [`work`] (what a step
+//! Shared by the first two: [`Setup`] (a model on a backend), `session` (sequences fed straight to the runner), [`work`] (what a step
 //! should cost, counted), [`ModelFacts`].
 
 pub mod cache;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use ucuz_cpu::{CpuBackend, CpuOptions, Tier, detect};
+use ucuz_cpu::{Tier, detect, emulator};
 use ucuz_formats::Checkpoint;
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{ModelRunner, RunnerOptions, cache_spec};
@@ -69,15 +69,9 @@ pub fn reference(threads: usize) -> Arc<dyn Backend> {
     Arc::new(ReferenceBackend::new(threads))
 }
 
-/// One CPU tier; unpinned, without spinning.
+/// One CPU tier; unpinned, without spinning, tiles emulated where there are none.
 pub fn cpu(tier: Tier, threads: usize) -> Arc<dyn Backend> {
-    let options = CpuOptions {
-        tier: Some(tier),
-        threads: Some(threads),
-        pin: false,
-        spin: false,
-    };
-    Arc::new(CpuBackend::new(options).unwrap())
+    Arc::new(emulator::backend(tier, threads).expect("a tier of this machine, or emulated"))
 }
 
 /// The tiers that this processor has; says which it lacks.

@@ -1,4 +1,4 @@
-//! Line plots: what is drawn. [`svg`] draws it, [`axis`] knows scales and ticks.
+//! Line plots: what is drawn. `svg.rs` draws it, `axis.rs` knows scales and ticks.
 
 mod axis;
 mod svg;

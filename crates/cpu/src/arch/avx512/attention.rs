@@ -3,8 +3,9 @@
 //! Eight rows hold 16 accumulators and 8 sums; queries and weights come as broadcasts from memory.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
-use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over};
+use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over, weights};
 use crate::arch::generic::lanes::Lanes;
 use crate::arch::generic::stored::{Bf16, Int8};
 
@@ -28,6 +29,23 @@ pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
 pub fn attention_span_int8(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
     span_over::<_, Int8>(Avx512(()), input, output);
+}
+
+/// Turns one row's dots with the bf16 keys of `blocks` into weights, in place, and sets its `m`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub(crate) fn weigh(
+    input: &SpanInput<'_>,
+    blocks: Range<usize>,
+    row: usize,
+    output: &mut SpanOutput<'_>,
+) {
+    let lanes = Avx512(());
+    let scale = lanes.splat(input.scale_log2);
+    for vector in &mut output.scores[row][2 * blocks.start..2 * blocks.end] {
+        lanes.store(vector, lanes.mul(lanes.load(vector), scale));
+    }
+    weights::<_, Bf16>(lanes, input.row_keys(row), blocks, row, output);
 }
 
 impl Lanes for Avx512 {

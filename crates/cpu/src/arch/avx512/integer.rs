@@ -34,7 +34,7 @@ macro_rules! each_row {
     };
 }
 
-pub(super) use each_row;
+pub(crate) use each_row;
 
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
@@ -57,32 +57,36 @@ pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
 }
 
 /// Scales of one group, 16 weight rows.
-#[derive(Clone, Copy)]
-struct Scales {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scales {
     d: __m512,
     m: __m512,
     sub_scales: [__m512; 2],
     sub_mins: [__m512; 2],
 }
 
+impl Scales {
+    /// All zero.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(crate) fn zero() -> Self {
+        let zero = _mm512_setzero_ps();
+        Self {
+            d: zero,
+            m: zero,
+            sub_scales: [zero; 2],
+            sub_mins: [zero; 2],
+        }
+    }
+}
+
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
     let mut acc = [_mm512_setzero_ps(); R];
-    let mut panel = Cursor {
-        next: call.panel.as_ptr(),
-    };
-    let zero = _mm512_setzero_ps();
-    let mut scales = Scales {
-        d: zero,
-        m: zero,
-        sub_scales: [zero; 2],
-        sub_mins: [zero; 2],
-    };
+    let mut panel = Cursor::new(call.panel);
+    let mut scales = Scales::zero();
     for block in call.groups.chunks(S::GROUPS * call.planes) {
-        scales.d = panel.f16_lanes();
-        if S::MINIMUM {
-            scales.m = panel.f16_lanes();
-        }
+        panel.block_scales::<S>(&mut scales);
         for planes in block.chunks(call.planes) {
             panel.subs::<S>(&mut scales);
             let codes = panel.codes::<S>();
@@ -104,12 +108,30 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
 
 /// Reads a panel from front to back; every method takes the bytes it names and moves on.
 ///
-/// The panel's length was asserted against its geometry, and [`product`] reads exactly that geometry, so no read leaves it.
-struct Cursor {
+/// Who makes one has checked that the bytes hold the geometry of the shape that is read, so no read leaves them.
+pub(crate) struct Cursor {
     next: *const u8,
 }
 
 impl Cursor {
+    /// Starts at a block's header or at a group.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self {
+            next: bytes.as_ptr(),
+        }
+    }
+
+    /// What all groups of a block share.
+    #[inline]
+    #[target_feature(enable = "avx512f,f16c")]
+    pub(crate) fn block_scales<S: Shape>(&mut self, scales: &mut Scales) {
+        scales.d = self.f16_lanes();
+        if S::MINIMUM {
+            scales.m = self.f16_lanes();
+        }
+    }
+
     /// Sixteen f16 numbers.
     #[inline]
     #[target_feature(enable = "avx512f,f16c")]
@@ -137,7 +159,7 @@ impl Cursor {
     /// Sub-scales and, with a minimum, sub-minima of a group, as f32.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn subs<S: Shape>(&mut self, scales: &mut Scales) {
+    pub(crate) fn subs<S: Shape>(&mut self, scales: &mut Scales) {
         for sub in 0..S::SUBS {
             if S::PACKED_SUBS {
                 [scales.sub_scales[sub], scales.sub_mins[sub]] = self.nibble_lanes();
@@ -169,7 +191,7 @@ impl Cursor {
     /// The codes of a group as unsigned bytes, their bias [`undone`], one vector per four columns, ascending.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn codes<S: Shape>(&mut self) -> [__m512i; 8] {
+    pub(crate) fn codes<S: Shape>(&mut self) -> [__m512i; 8] {
         let mut codes = [_mm512_setzero_si512(); 8];
         let lift = _mm512_set1_epi8((undone::<S>() - S::BIAS) as i8);
         for (quad, codes) in codes.iter_mut().enumerate() {
@@ -232,30 +254,47 @@ fn add_group<S: Shape>(
     (x, rest): (&I8Group, Option<&I8Group>),
     row: usize,
 ) -> __m512 {
-    let s = _mm512_set1_ps(x.scales[row]);
-    let sum = |which: usize| _mm512_set1_ps(x.sums[which][row]);
     let dot = |which: usize, quads: std::ops::Range<usize>| {
         let start = start::<S>(x, which, row);
-        let dot = match rest {
-            None => dot(start, codes, x, row, quads),
-            Some(rest) => {
-                let high = dot(_mm512_setzero_si512(), codes, x, row, quads.clone());
-                let low = dot(_mm512_slli_epi32::<8>(high), codes, rest, row, quads);
-                if S::BIAS == 0 {
-                    low
-                } else {
-                    _mm512_add_epi32(low, start)
-                }
-            }
+        let Some(rest) = rest else {
+            return dot(start, codes, x, row, quads);
         };
-        _mm512_cvtepi32_ps(dot)
+        let high = dot(_mm512_setzero_si512(), codes, x, row, quads.clone());
+        let low = dot(_mm512_slli_epi32::<8>(high), codes, rest, row, quads);
+        if S::BIAS == 0 {
+            low
+        } else {
+            _mm512_add_epi32(low, start)
+        }
     };
+    let dots = if S::SUBS == 2 {
+        [dot(0, 0..4), dot(1, 4..8)]
+    } else {
+        [dot(2, 0..8), _mm512_setzero_si512()]
+    };
+    scale_and_add::<S>(acc, dots, scales, x, row)
+}
+
+/// `acc` plus the scaled dots of one group with activation row `row`: of its halves with two sub-scales, else of the whole
+/// group, first.
+#[inline]
+#[target_feature(enable = "avx512f,fma")]
+pub(crate) fn scale_and_add<S: Shape>(
+    acc: __m512,
+    dots: [__m512i; 2],
+    scales: &Scales,
+    x: &I8Group,
+    row: usize,
+) -> __m512 {
+    let s = _mm512_set1_ps(x.scales[row]);
+    let sum = |which: usize| _mm512_set1_ps(x.sums[which][row]);
+    let [first, second] = dots.map(|dot| _mm512_cvtepi32_ps(dot));
     let total = match S::SUBS {
-        0 => dot(2, 0..8),
-        1 => _mm512_mul_ps(dot(2, 0..8), scales.sub_scales[0]),
+        0 => first,
+        1 => _mm512_mul_ps(first, scales.sub_scales[0]),
         _ => {
-            let low = _mm512_mul_ps(dot(0, 0..4), scales.sub_scales[0]);
-            _mm512_fmadd_ps(dot(1, 4..8), scales.sub_scales[1], low)
+            let low = _mm512_mul_ps(first, scales.sub_scales[0]);
+            _mm512_fmadd_ps(second, scales.sub_scales[1], low)
         }
     };
     let acc = _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.d), acc);
@@ -275,7 +314,7 @@ fn add_group<S: Shape>(
 }
 
 /// The bias that unpacked codes have: one whose multiples the activations bring along.
-const fn undone<S: Shape>() -> u8 {
+pub(crate) const fn undone<S: Shape>() -> u8 {
     match S::BIAS {
         0 => 0,
         4 | 8 => 8,

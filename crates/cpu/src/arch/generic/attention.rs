@@ -1,5 +1,5 @@
 //! One span of attention over bf16 or int8 keys and values: the canonical arithmetic, written once over [`Lanes`] and
-//! [`Stored`].
+//! `Stored`.
 //!
 //! A span is 256 absolute positions, eight blocks. For one tile of query rows that share a key-value head it yields, per
 //! row, `m`, `l = Σ p` and `o = Σ p v`, to be folded left to right with the other spans of the row.
@@ -11,7 +11,7 @@
 //! ```
 //! Keys lie in lanes for the scores, dims for the sums; so no product crosses lanes. A block that some row of the tile
 //! does not see whole takes the masked path, where hidden values read as 0: what an unwritten place holds, NaN included,
-//! never reaches a sum. Codes of int8 are never NaN and need no such path. What int8 changes above: [`super::stored`].
+//! never reaches a sum. Codes of int8 are never NaN and need no such path. What int8 changes above: `stored.rs`.
 //!
 //! Cost of a row and a block at dim 64 on AVX-512: 128 + 128 multiply-adds, about 60 operations for the weights, 16 for `l`;
 //! some 180 cycles. Eight rows share each load and split of a key or value vector. From int8 a split takes two operations
@@ -198,6 +198,7 @@ pub(crate) fn span_over<L: Lanes, S: Stored>(
     }
     for row in 0..rows {
         weights::<L, S>(lanes, input.row_keys(row), blocks.clone(), row, output);
+        output.l[row] = weight_sum(&output.scores[row][2 * blocks.start..2 * blocks.end]);
     }
     output.o[..rows * (input.head_dim / 16)].fill([0.0; 16]);
     for block in blocks {
@@ -300,9 +301,9 @@ pub(super) fn key_bits(keys: &Range<usize>, vector: usize) -> u16 {
     below(keys.end) & !below(keys.start)
 }
 
-/// Turns the scores of one row into weights, in place, and sets its `m` and `l`.
+/// Turns the scores of one row into weights, in place, and sets its `m`.
 #[inline(always)]
-fn weights<L: Lanes, S: Stored>(
+pub(crate) fn weights<L: Lanes, S: Stored>(
     lanes: L,
     keys: Range<usize>,
     blocks: Range<usize>,
@@ -326,7 +327,6 @@ fn weights<L: Lanes, S: Stored>(
         );
     }
     output.m[row] = m;
-    output.l[row] = weight_sum(vectors);
 }
 
 /// `2^(t - floor t) · 2^(floor t)`, the first factor rounded as the precision has it.

@@ -4,8 +4,8 @@
 //! tiers of a processor) take turns. The ceilings are measured in the same run, before and after; a floor is the largest of
 //! memory bytes, cache bytes and operations, each divided by its ceiling, and a share is floor / median.
 //!
-//! Start at [`run`]. [`operations`] says what is called and what it must cost, [`timing`] how often, [`verdict`] whether the
-//! device that would be picked is the fastest, [`document`] how it looks.
+//! Start at [`run`]. `operations` says what is called and what it must cost, `timing` how often, `verdict` whether the
+//! device that would be picked is the fastest, `document` how it looks.
 
 mod case;
 mod ceilings;

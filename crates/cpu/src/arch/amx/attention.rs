@@ -1,0 +1,295 @@
+//! Attention of a tile of rows over one span of a bf16 cache, in tiles. The arithmetic is `generic::attention`'s.
+//!
+//! ```text
+//! scores  A = queries [16 rows][32 dims]     B = keys of half a block [16 pairs of dims][16 keys][2]     one store a half
+//! weights vectors, as AVX-512; then bf16, which they are exactly
+//! sums    A = weights [16 rows][32 keys]     B = values of a block [16 pairs of keys][16 dims][2]        one store a span
+//! l       the same A times ones: `l = l + (even + odd)` is what the unit does with every cell
+//! ```
+//! Rows of a product share its keys and values, so a key that is hidden from some row meets a weight of +0. That adds nothing,
+//! as long as its value is finite; where a block holds one that is not (a token that failed, memory never written) and some
+//! row does not see the whole block, the AVX-512 kernel computes the span.
+//!
+//! Cost of 32 rows and a block at dim 64, in cycles: 8 products for scores, 8 for sums, 2 for `l`: 288 (1,152 throttled),
+//! of which AVX-512 takes 4,100; weights stay at some 1,000. So exponentials bound it where the unit runs free, both alike
+//! where it is throttled.
+
+use core::arch::x86_64::*;
+use std::ops::Range;
+
+use ucuz_tensor::cache::BLOCK_TOKENS;
+
+use super::ROWS_MIN;
+use super::unit::{TileConfig, TileShape, Tiles, WHOLE};
+use crate::activations::Bf16Group;
+use crate::arch::avx512;
+use crate::arch::generic::attention::{SPAN_BLOCKS, SPAN_TOKENS, SpanInput, SpanOutput, TILE_ROWS};
+
+/// Rows of one product.
+const ROWS: usize = 16;
+/// Row tiles of one attention tile, at most.
+const ROW_TILES: usize = TILE_ROWS / ROWS;
+/// Dims or keys that one product sums over.
+const DEPTH: usize = 32;
+/// Widest head, in products.
+const SPANS_MAX: usize = crate::ops::attention::HEAD_DIM_MAX / DEPTH;
+/// Words of a key or value tile: 16 rows of 16 pairs.
+const TILE_WORDS: usize = 256;
+
+const ZERO: Bf16Group = Bf16Group {
+    rows: [[0; DEPTH]; ROWS],
+};
+/// 1.0 everywhere.
+const ONES: Bf16Group = Bf16Group {
+    rows: [[0x3f80; DEPTH]; ROWS],
+};
+
+/// Sums of the first and second row tile.
+const C0: u8 = 0;
+const C1: u8 = 1;
+const A0: u8 = 2;
+const A1: u8 = 3;
+const B: u8 = 4;
+/// The same for the last 16 dims of a head that is no multiple of 32.
+const A0_HALF: u8 = 5;
+const A1_HALF: u8 = 6;
+const B_HALF: u8 = 7;
+const CONFIG: TileConfig = {
+    let a = TileShape {
+        rows: 16,
+        row_bytes: 32,
+    };
+    let b = TileShape {
+        rows: 8,
+        row_bytes: 64,
+    };
+    TileConfig::new([WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, a, a, b])
+};
+
+/// One tile over one span of bf16 keys and values. `output` has room for whole row tiles of 16.
+///
+/// # Safety
+/// The processor has AVX-512 F, BW, DQ and VL, FMA and AMX, and tile instructions execute.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
+    let rows = input.visible.len();
+    let blocks = input.blocks();
+    if rows < ROWS_MIN || hides_what_is_not_finite(input, &blocks) {
+        return avx512::attention::attention_span(input, output);
+    }
+    let row_tiles = rows.div_ceil(ROWS);
+    assert!(
+        row_tiles <= ROW_TILES
+            && input.head_dim <= SPANS_MAX * DEPTH
+            && output.scores.len() >= row_tiles * ROWS
+            && output.o.len() >= row_tiles * ROWS * (input.head_dim / 16),
+        "room for whole row tiles"
+    );
+    // SAFETY: the caller's promise; kernels do not nest.
+    let tiles = unsafe { Tiles::configure(&CONFIG) };
+    match row_tiles {
+        1 => span::<1>(&tiles, input, &blocks, output),
+        _ => span::<2>(&tiles, input, &blocks, output),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+fn span<const T: usize>(
+    tiles: &Tiles,
+    input: &SpanInput<'_>,
+    blocks: &Range<usize>,
+    output: &mut SpanOutput<'_>,
+) {
+    let mut queries = [[ZERO; SPANS_MAX]; T];
+    pack_queries(&mut queries, input);
+    for block in blocks.clone() {
+        let (keys, _) = input.cache.block(input.span * SPAN_BLOCKS + block);
+        for (half, keys) in keys.chunks_exact(input.head_dim * 8).enumerate() {
+            scores(tiles, &queries, keys, 2 * block + half, output);
+        }
+    }
+    let mut weights = [[ZERO; SPAN_BLOCKS]; T];
+    for row in 0..input.visible.len() {
+        avx512::attention::weigh(input, blocks.clone(), row, output);
+        for block in blocks.clone() {
+            let vectors = [0, 1].map(|half| &output.scores[row][2 * block + half]);
+            weights[row / ROWS][block].rows[row % ROWS] = bf16_of(vectors);
+        }
+    }
+    sums(tiles, &weights, input, blocks, output);
+    weight_sums(tiles, &weights, blocks, output);
+}
+
+/// Whether some row sees a block in part that holds a value which is not finite.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn hides_what_is_not_finite(input: &SpanInput<'_>, blocks: &Range<usize>) -> bool {
+    let rows = 0..input.visible.len();
+    let (start, end) = rows.fold((0, SPAN_TOKENS), |(start, end), row| {
+        let keys = input.row_keys(row);
+        if keys.is_empty() {
+            (SPAN_TOKENS, 0)
+        } else {
+            (keys.start.max(start), keys.end.min(end))
+        }
+    });
+    blocks
+        .clone()
+        .filter(|block| block * BLOCK_TOKENS < start || (block + 1) * BLOCK_TOKENS > end)
+        .any(|block| {
+            let (_, values) = input.cache.block(input.span * SPAN_BLOCKS + block);
+            !all_finite(values)
+        })
+}
+
+/// Whether all bf16 numbers, two a word, are finite.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn all_finite(words: &[u32]) -> bool {
+    let exponent = _mm512_set1_epi16(0x7f80);
+    words.as_chunks::<16>().0.iter().all(|words| {
+        // SAFETY: 64 readable bytes.
+        let numbers = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+        _mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers, exponent), exponent) == 0
+    })
+}
+
+/// Queries, bf16 numbers already, as first operands; rows past the last stay zero.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn pack_queries<const T: usize>(queries: &mut [[Bf16Group; SPANS_MAX]; T], input: &SpanInput<'_>) {
+    let vectors = input.head_dim / 16;
+    let rows = input.q.chunks_exact(vectors).take(input.visible.len());
+    for (row, q) in rows.enumerate() {
+        let spans = &mut queries[row / ROWS];
+        for (span, q) in spans.iter_mut().zip(q.chunks(2)) {
+            let high = q.get(1).unwrap_or(&[0.0; 16]);
+            span.rows[row % ROWS] = bf16_of([&q[0], high]);
+        }
+    }
+}
+
+/// The upper halves of 32 numbers that are bf16 already.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn bf16_of(numbers: [&[f32; 16]; 2]) -> [u16; DEPTH] {
+    let mut bits = [0; DEPTH];
+    for (numbers, bits) in numbers.iter().zip(bits.as_chunks_mut::<16>().0) {
+        // SAFETY: 64 readable and 32 writable bytes.
+        unsafe {
+            let upper = _mm512_srli_epi32::<16>(_mm512_loadu_si512(numbers.as_ptr().cast()));
+            _mm256_storeu_si256(bits.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(upper));
+        }
+    }
+    bits
+}
+
+/// Dots of all rows with 16 keys, into vector `vector` of their scores.
+#[target_feature(enable = "avx512f")]
+fn scores<const T: usize>(
+    tiles: &Tiles,
+    queries: &[[Bf16Group; SPANS_MAX]; T],
+    keys: &[u32],
+    vector: usize,
+    output: &mut SpanOutput<'_>,
+) {
+    tiles.zero::<C0>();
+    tiles.zero::<C1>();
+    let (whole, rest) = keys.as_chunks::<TILE_WORDS>();
+    // SAFETY: queries are 16 rows of 64 bytes, keys 16 or, at the end, 8 rows of 64; the 16 rows of scores of each row tile lie
+    // one span apart, which `attention_span` asserted.
+    unsafe {
+        for (span, keys) in whole.iter().enumerate() {
+            tiles.load::<B>(keys.as_ptr().cast(), 64);
+            tiles.load::<A0>(queries[0][span].rows.as_ptr().cast(), 64);
+            tiles.dot_bf16::<C0, A0, B>();
+            if T == 2 {
+                tiles.load::<A1>(queries[1][span].rows.as_ptr().cast(), 64);
+                tiles.dot_bf16::<C1, A1, B>();
+            }
+        }
+        if !rest.is_empty() {
+            tiles.load::<B_HALF>(rest.as_ptr().cast(), 64);
+            tiles.load::<A0_HALF>(queries[0][whole.len()].rows.as_ptr().cast(), 64);
+            tiles.dot_bf16::<C0, A0_HALF, B_HALF>();
+            if T == 2 {
+                tiles.load::<A1_HALF>(queries[1][whole.len()].rows.as_ptr().cast(), 64);
+                tiles.dot_bf16::<C1, A1_HALF, B_HALF>();
+            }
+        }
+        let row_bytes = SPAN_TOKENS * 4;
+        let to = output.scores.as_mut_ptr().cast::<u8>().add(vector * 64);
+        tiles.store::<C0>(to, row_bytes);
+        if T == 2 {
+            tiles.store::<C1>(to.add(ROWS * row_bytes), row_bytes);
+        }
+    }
+}
+
+/// Weighted sums of the values of all blocks.
+#[target_feature(enable = "avx512f")]
+fn sums<const T: usize>(
+    tiles: &Tiles,
+    weights: &[[Bf16Group; SPAN_BLOCKS]; T],
+    input: &SpanInput<'_>,
+    blocks: &Range<usize>,
+    output: &mut SpanOutput<'_>,
+) {
+    let groups = input.head_dim / 16;
+    for dims in 0..groups {
+        tiles.zero::<C0>();
+        tiles.zero::<C1>();
+        for block in blocks.clone() {
+            let (_, values) = input.cache.block(input.span * SPAN_BLOCKS + block);
+            let values = &values.as_chunks::<TILE_WORDS>().0[dims];
+            // SAFETY: 16 rows of 64 bytes.
+            unsafe { tiles.load::<B>(values.as_ptr().cast(), 64) };
+            add_block(tiles, weights, block);
+        }
+        let row_bytes = groups * 64;
+        // SAFETY: the 16 rows of each row tile lie one head apart, which `attention_span` asserted.
+        unsafe {
+            let to = output.o.as_mut_ptr().add(dims).cast::<u8>();
+            tiles.store::<C0>(to, row_bytes);
+            if T == 2 {
+                tiles.store::<C1>(to.add(ROWS * row_bytes), row_bytes);
+            }
+        }
+    }
+}
+
+/// Sums of the weights themselves: the values are ones.
+#[target_feature(enable = "avx512f")]
+fn weight_sums<const T: usize>(
+    tiles: &Tiles,
+    weights: &[[Bf16Group; SPAN_BLOCKS]; T],
+    blocks: &Range<usize>,
+    output: &mut SpanOutput<'_>,
+) {
+    let mut sums = [[[0.0f32; 16]; ROWS]; ROW_TILES];
+    tiles.zero::<C0>();
+    tiles.zero::<C1>();
+    // SAFETY: every tile is 16 rows of 64 bytes.
+    unsafe {
+        tiles.load::<B>(ONES.rows.as_ptr().cast(), 64);
+        for block in blocks.clone() {
+            add_block(tiles, weights, block);
+        }
+        tiles.store::<C0>(sums[0].as_mut_ptr().cast(), 64);
+        tiles.store::<C1>(sums[1].as_mut_ptr().cast(), 64);
+    }
+    for (l, sums) in output.l.iter_mut().zip(sums.as_flattened()) {
+        *l = sums[0];
+    }
+}
+
+/// Adds the weights of one block times what is in `B`.
+#[inline(always)]
+fn add_block<const T: usize>(tiles: &Tiles, weights: &[[Bf16Group; SPAN_BLOCKS]; T], block: usize) {
+    // SAFETY: weights are 16 rows of 64 bytes.
+    unsafe {
+        tiles.load::<A0>(weights[0][block].rows.as_ptr().cast(), 64);
+        tiles.dot_bf16::<C0, A0, B>();
+        if T == 2 {
+            tiles.load::<A1>(weights[1][block].rows.as_ptr().cast(), 64);
+            tiles.dot_bf16::<C1, A1, B>();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a tile unit computes and in which portions: the slots of a tier that has one.
+
+use ucuz_tensor::layout::CodedPanel;
+
+use super::Levels;
+use crate::activations::{Bf16Group, I8Group, RowHead, RowSpan, Tile};
+
+/// Consecutive panels of one part times consecutive blocks of 16 activation rows.
+#[derive(Debug)]
+pub struct TileCall<'a, X> {
+    /// Whole panels, one after the other.
+    pub panels: &'a [u8],
+    /// Bytes of one panel.
+    pub panel_bytes: usize,
+    /// Whole blocks, one after the other: [`I8Group`]s, `planes` per 32 columns; [`RowSpan`]s, one per 64;
+    /// or [`Bf16Group`]s, one per 32.
+    pub x: &'a [X],
+    /// Entries of one block.
+    pub block_len: usize,
+}
+
+impl<'a, X> TileCall<'a, X> {
+    /// Number of panels.
+    pub fn num_panels(&self) -> usize {
+        self.panels.len() / self.panel_bytes
+    }
+
+    /// Number of blocks.
+    pub fn num_blocks(&self) -> usize {
+        self.x.len() / self.block_len
+    }
+
+    /// One panel.
+    pub fn panel(&self, panel: usize) -> &'a [u8] {
+        &self.panels[panel * self.panel_bytes..][..self.panel_bytes]
+    }
+
+    /// One block.
+    pub fn block(&self, block: usize) -> &'a [X] {
+        &self.x[block * self.block_len..][..self.block_len]
+    }
+}
+
+/// Integer weights of a [`TileCall`].
+#[derive(Debug, Clone, Copy)]
+pub struct TileCodes {
+    /// Geometry of a panel.
+    pub coded: CodedPanel,
+    /// int8 codes of one number: 1 or 2.
+    pub planes: usize,
+}
+
+/// Codebook weights of a [`TileCall`].
+#[derive(Debug)]
+pub struct TileBook<'a> {
+    /// Geometry of a panel.
+    pub coded: CodedPanel,
+    /// What the codes stand for.
+    pub levels: &'a Levels,
+}
+
+/// Takes each finished product once: `(panel, block, sums)`, counted from the call's first; rows past the last are garbage.
+pub type TileSink<'a> = dyn FnMut(usize, usize, &Tile) + 'a;
+
+/// Products of a tile unit, which wants many panels and rows at once. The bits are those of the kernels beside it.
+#[derive(Debug)]
+pub struct TileKernels {
+    /// Fewest rows of a block of 16 that make it worth while.
+    pub rows_min: usize,
+    /// [`crate::activations::pack_tiles`].
+    pub pack_tiles: fn(&mut [Bf16Group], &[f32], cols: usize),
+    /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
+    pub linear_i8: fn(&TileCall<'_, I8Group>, TileCodes, &mut TileSink<'_>),
+    /// Row-scaled weights, `Arithmetic::I8Row`; one head a block.
+    pub linear_rows: fn(&TileCall<'_, RowSpan>, &[RowHead], &mut TileSink<'_>),
+    /// Codebook weights, `Arithmetic::Bf16Code`.
+    pub linear_codebook: fn(&TileCall<'_, Bf16Group>, &TileBook<'_>, &mut TileSink<'_>),
+    /// bf16 weights, `Arithmetic::Bf16`.
+    pub linear_bf16: fn(&TileCall<'_, Bf16Group>, &mut TileSink<'_>),
+}
