@@ -11,7 +11,7 @@
 use bytemuck::{Pod, Zeroable};
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
-pub use ucuz_tensor::numerics::RowScale;
+use ucuz_tensor::numerics::RowScale;
 use ucuz_tensor::numerics::{bf16_bits, bf16_round};
 
 /// Activation rows of one int8 block, and of one [`Tile`].
@@ -35,9 +35,9 @@ pub struct I8Group {
     pub scales: [f32; BLOCK_ROWS],
     /// Sums of the codes, exact.
     pub sums: [[f32; BLOCK_ROWS]; 3],
-    /// `-8 ·` the sums: undoes the bias of stored signed 4-bit codes.
+    /// `-8 ·` the sums: undoes a bias of 8, to which AVX-512 lifts that of 3-bit codes.
     pub minus_8_sums: [[i32; BLOCK_ROWS]; 3],
-    /// `-128 ·` the sums: undoes the bias of stored 8-bit codes.
+    /// `-128 ·` the sums: undoes a bias of 128, to which it lifts that of 5- and 6-bit codes.
     pub minus_128_sums: [[i32; BLOCK_ROWS]; 3],
 }
 

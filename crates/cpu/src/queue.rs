@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ucuz_tensor::backend::{
-    AttentionCall, Gate, HeadShape, Limits, QkNorms, RopeTable, StepInputs, Ticket,
+    AttentionCall, Gate, HeadShape, Limits, QkNorms, RopeTable, StepInputs, Ticket, gate_mul,
 };
 use ucuz_tensor::cache::{KvPool, LayerCache};
 use ucuz_tensor::sampling::{SampleRow, SampleScratch, Sampled};
@@ -163,6 +163,7 @@ impl Queue for CpuQueue {
         w: &Weight,
         gate: Gate,
     ) -> TensorResult<()> {
+        check::gated(&dst, &gate_up.view())?;
         let kernel = match gate {
             Gate::Silu => self.kernels.silu_mul,
             Gate::GeluTanh => self.kernels.gelu_mul,
@@ -171,10 +172,7 @@ impl Queue for CpuQueue {
             return self.product(dst, x, w, Output::Gated(kernel));
         }
         self.product(gate_up.reborrow(), x, w, Output::Replace)?;
-        match gate {
-            Gate::Silu => self.silu_mul(dst, gate_up.view()),
-            Gate::GeluTanh => self.gelu_mul(dst, gate_up.view()),
-        }
+        gate_mul(self, dst, gate_up.view(), gate)
     }
 
     fn qk_norm_rope(

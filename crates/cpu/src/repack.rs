@@ -8,7 +8,9 @@ use std::slice::ChunksExact;
 
 use ucuz_tensor::error::{TensorError, TensorResult};
 use ucuz_tensor::format::{Coding, FormatInfo, GROUP};
-use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
+use ucuz_tensor::layout::{
+    CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ROW_HEAD_BYTES, ScaleKind,
+};
 use ucuz_tensor::numerics::bf16_bits;
 use ucuz_tensor::numerics::bf16_value;
 use ucuz_tensor::quant::{self, BLOCK_GROUPS_MAX, Group, int8_row, mxfp4};
@@ -199,7 +201,7 @@ fn fill_float<const N: usize>(panel: &mut [u8], stored: &[u8], row_bytes: usize)
 /// Writes up to 16 rows of codes and scales, converted if they are stored in another format.
 fn fill_rows(panel: &mut [u8], layout: &PanelLayout, stored: &[u8], row_bytes: usize) {
     panel.fill(0);
-    let (scales, codes) = panel.split_at_mut(PANEL_ROWS * 4);
+    let (scales, codes) = panel.split_at_mut(ROW_HEAD_BYTES);
     let mut values = vec![0.0; layout.cols];
     let mut converted = vec![0; layout.cols + 4];
     for (row, stored) in stored.chunks_exact(row_bytes).enumerate() {

@@ -131,10 +131,10 @@ pub struct Kernels {
     pub qk_norm_rope: fn(heads: &mut [f32], row: &QkRow<'_>),
     /// Attention of a tile of rows over one span of a bf16 cache.
     pub attention_span: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
-    /// [`store::store_tile`], unsafe as there.
-    pub store_tile: unsafe fn(&StoreCall<'_>),
     /// The same over an int8 cache.
     pub attention_span_int8: fn(&SpanInput<'_>, &mut SpanOutput<'_>),
+    /// [`store::store_tile`], unsafe as there.
+    pub store_tile: unsafe fn(&StoreCall<'_>),
     /// SiLU.
     pub silu_mul: GatedKernel,
     /// GELU, the tanh form.
@@ -193,8 +193,8 @@ static GENERIC: Kernels = Kernels {
     rms_norm: generic::norm::rms_norm,
     qk_norm_rope: generic::rope::qk_norm_rope,
     attention_span: generic::attention::attention_span,
-    store_tile: store::store_tile,
     attention_span_int8: generic::attention::attention_span_int8,
+    store_tile: store::store_tile,
     silu_mul: generic::activation::silu_mul,
     gelu_mul: generic::activation::gelu_mul,
     tiles: None,
@@ -247,12 +247,12 @@ static AVX2: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx2::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx2::attention::attention_span(input, output) },
-    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
-    store_tile: |call| unsafe { avx2::portable::store_tile(call) },
     // SAFETY: detected, see `for_tier`.
     attention_span_int8: |input, output| unsafe {
         avx2::attention::attention_span_int8(input, output)
     },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx2::portable::store_tile(call) },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx2::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
@@ -320,12 +320,12 @@ static AVX512: Kernels = Kernels {
     qk_norm_rope: |heads, row| unsafe { avx512::rope::qk_norm_rope(heads, row) },
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { avx512::attention::attention_span(input, output) },
-    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
-    store_tile: |call| unsafe { avx512::portable::store_tile(call) },
     // SAFETY: detected, see `for_tier`.
     attention_span_int8: |input, output| unsafe {
         avx512::attention::attention_span_int8(input, output)
     },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    store_tile: |call| unsafe { avx512::portable::store_tile(call) },
     // SAFETY: detected, see `for_tier`.
     silu_mul: |dst, gate, up| unsafe { avx512::activation::silu_mul(dst, gate, up) },
     // SAFETY: detected, see `for_tier`.
@@ -399,7 +399,7 @@ const AVX512_FLOAT32: RateLoop = RateLoop {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use bytemuck::Zeroable;
-    use ucuz_tensor::format::{FORMATS, GROUP};
+    use ucuz_tensor::format::{Arithmetic, FORMATS, GROUP};
     use ucuz_tensor::layout::{PanelKind, PanelLayout};
 
     use super::*;
@@ -442,12 +442,9 @@ mod tests {
         let mut state = 7;
         for info in FORMATS {
             let layout = PanelLayout::new(info.format, PANEL_ROWS, COLS).unwrap();
-            let (PanelKind::Coded(coded), Some(_)) = (layout.kind, info.unpack) else {
+            let (PanelKind::Coded(coded), Arithmetic::I8) = (layout.kind, info.arithmetic) else {
                 continue;
             };
-            if coded.bits == 4 && coded.sub_scales == 0 && !coded.minimum && coded.bias == 0 {
-                continue; // a codebook
-            }
             let panel = panel(&coded, layout.panel_bytes(), &mut state);
             let x: Vec<f32> = (0..BLOCK_ROWS * COLS)
                 .map(|_| (noise(&mut state) as f32 / 8e6 - 1.0).powi(3))

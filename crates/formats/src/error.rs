@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Advice for files whose bytes contradict themselves.
 pub(crate) const FETCH_AGAIN: &str = "the file is damaged or incomplete: fetch or convert it again";
 /// Advice for prepared weights; they are made from the model again.
-pub(crate) const MAKE_ANEW: &str = "nothing of it is used; it is made anew from the model";
+pub(crate) const MAKE_ANEW: &str = "what is damaged is not used; it is made anew from the model";
 /// Advice for models beyond this reader.
 pub(crate) const OTHER_MODEL: &str = "use a model of a supported kind (see `ucuz inspect`)";
 /// Advice for settings a person may have edited.

@@ -97,7 +97,7 @@ pub struct Forward<'a> {
     /// The step.
     pub inputs: StepInputs<'a>,
     /// Rows of the residual stream that are still computed.
-    pub live_rows: usize,
+    pub(crate) live_rows: usize,
 }
 
 impl Forward<'_> {

@@ -169,7 +169,7 @@ pub trait Backend: Send + Sync {
     /// Brings stored rows `rows` (a range that starts at a multiple of 16) into `data`, the part's whole buffer. The bytes
     /// of a part are those of its row ranges (multiples of 256), each repacked by itself, one after the other.
     ///
-    /// `stored` holds just those rows, `layout.format.row_bytes(layout.cols)` bytes each.
+    /// `stored` holds just those rows, `layout.stored.row_bytes(layout.cols)` bytes each.
     ///
     /// # Errors
     /// When sizes disagree.
@@ -314,10 +314,7 @@ pub trait Queue: Send {
         gate: Gate,
     ) -> TensorResult<()> {
         self.linear(gate_up.reborrow(), x, w)?;
-        match gate {
-            Gate::Silu => self.silu_mul(dst, gate_up.view()),
-            Gate::GeluTanh => self.gelu_mul(dst, gate_up.view()),
-        }
+        gate_mul(self, dst, gate_up.view(), gate)
     }
 
     /// `dst = dst + x`, in place.
@@ -349,6 +346,22 @@ pub trait Queue: Send {
     /// # Errors
     /// When the device failed. A bad row is not an error here: see [`Sampled::rows`].
     fn wait(&mut self, ticket: Ticket) -> TensorResult<Sampled>;
+}
+
+/// [`Queue::silu_mul`] or [`Queue::gelu_mul`], as `gate` says; shapes as there.
+///
+/// # Errors
+/// As there.
+pub fn gate_mul<Q: Queue + ?Sized>(
+    queue: &mut Q,
+    dst: ViewMut<'_>,
+    gate_up: View<'_>,
+    gate: Gate,
+) -> TensorResult<()> {
+    match gate {
+        Gate::Silu => queue.silu_mul(dst, gate_up),
+        Gate::GeluTanh => queue.gelu_mul(dst, gate_up),
+    }
 }
 
 /// Everything [`Queue::attention`] needs beside its matrices.

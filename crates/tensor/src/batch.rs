@@ -32,7 +32,7 @@ pub struct Batch {
     pub slots: Vec<SeqSlot>,
     /// One entry a cache group.
     pub groups: Vec<GroupTables>,
-    /// Rows whose logits are wanted, ascending.
+    /// Rows whose logits are wanted, each once, ascending.
     pub logit_rows: Vec<u32>,
 }
 

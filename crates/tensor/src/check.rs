@@ -75,6 +75,18 @@ pub fn batch(batch: &Batch, limits: &Limits) -> TensorResult<()> {
         rows,
         batch.seq_starts[sequences] as usize,
     )?;
+    if !batch.logit_rows.is_sorted_by(|a, b| a < b) {
+        return Err(TensorError::shape(
+            "rows whose logits are wanted",
+            "each once, ascending",
+            &batch.logit_rows,
+        ));
+    }
+    below(
+        "row whose logits are wanted",
+        rows,
+        largest(&batch.logit_rows),
+    )?;
     if !batch.seq_starts.is_sorted() {
         return Err(TensorError::shape(
             "sequence starts",
@@ -291,7 +303,7 @@ mod tests {
     #[test]
     fn steps_that_break_a_limit_or_disagree_are_refused_at_the_door() {
         type Damage = fn(&mut Batch);
-        let cases: [(Damage, &str); 9] = [
+        let cases: [(Damage, &str); 11] = [
             (
                 |step| step.tokens.push(0),
                 "rows of the step: expected 0..=4, got 5",
@@ -315,6 +327,14 @@ mod tests {
             (
                 |step| step.seq_starts[1] = 5,
                 "sequence starts: expected \"ascending\", got [0, 5, 4]",
+            ),
+            (
+                |step| step.logit_rows = vec![3, 3],
+                "rows whose logits are wanted: expected \"each once, ascending\", got [3, 3]",
+            ),
+            (
+                |step| step.logit_rows = vec![1, 4],
+                "row whose logits are wanted: expected 0..4, got 4",
             ),
             (
                 |step| step.kv_lens[0] = 41,

@@ -86,7 +86,7 @@ impl<'a> PartPlan<'a> {
 }
 
 /// Memory from the system, given back with the weight.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Anonymous;
 
 impl Destination for Anonymous {

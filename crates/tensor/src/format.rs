@@ -381,12 +381,6 @@ impl Format {
             .checked_mul(info.block_bytes)?
             .checked_add(info.row_tail_bytes)
     }
-
-    /// Bits per weight in the file, block bookkeeping counted.
-    pub fn bits_per_weight(self) -> f64 {
-        let info = self.info();
-        info.block_bytes as f64 * 8.0 / info.block_elements as f64
-    }
 }
 
 impl std::fmt::Display for Format {

@@ -26,6 +26,8 @@ use crate::format::{CodebookScale, Coding, Format, GROUP};
 pub const PANEL_ROWS: usize = 16;
 /// Columns of one span of row-scaled codes: what one tile of a tile unit takes.
 pub const ROW_SPAN: usize = 64;
+/// Bytes of the scales at the head of a panel of row-scaled codes.
+pub const ROW_HEAD_BYTES: usize = PANEL_ROWS * 4;
 /// Most columns of row-scaled weights: `127² · 2^16` and `255 · 127 · 2^16` fit 32 bits.
 const ROW_COLS_MAX: usize = 1 << 16;
 /// Bytes of four columns of a panel at eight bits: one vector.
@@ -303,7 +305,7 @@ impl PanelLayout {
         let cols = self.groups() * GROUP;
         match self.kind {
             PanelKind::Coded(coded) => coded.panel_bytes(self.groups()),
-            PanelKind::Rows => PANEL_ROWS * (4 + self.cols.next_multiple_of(ROW_SPAN)),
+            PanelKind::Rows => ROW_HEAD_BYTES + PANEL_ROWS * self.cols.next_multiple_of(ROW_SPAN),
             PanelKind::Bf16 | PanelKind::F16 => PANEL_ROWS * cols * 2,
             PanelKind::F32 => PANEL_ROWS * cols * 4,
         }

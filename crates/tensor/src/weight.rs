@@ -45,7 +45,7 @@ impl RawPart<'_> {
     }
 }
 
-/// How weights are loaded: what their arithmetic is.
+/// How weights are loaded: their arithmetic, and the format they end up in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct WeightOptions {
     /// How activations meet stored integers.

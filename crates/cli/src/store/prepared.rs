@@ -18,8 +18,7 @@ use ucuz_tensor::layout::PanelLayout;
 use ucuz_tensor::part_bytes::PartBytes;
 use ucuz_tensor::{Backend, OnLoad, TensorResult};
 
-/// Models with fewer bytes in memory are not kept: two threads make this much in a quarter of a second, beside the making
-/// of the tokenizer.
+/// Models with fewer bytes in memory are not kept: they are made beside the tokenizer, which takes as long.
 pub const WORTH_KEEPING_BYTES: u64 = 256 << 20;
 
 /// Where prepared weights are kept, and how much of them.
@@ -61,7 +60,12 @@ impl PreparedCache {
                 tracing::info!(path = %path.display(), "weights are mapped as prepared earlier");
                 return Weights::Found(Box::new(found));
             }
-            Err(FormatError::Io { source, .. }) if is_absent(&source) => {}
+            Err(FormatError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            // The file may be good: it is left for a time when it can be read.
+            Err(error @ FormatError::Io { .. }) => {
+                warn_unkept(&error);
+                return memory;
+            }
             Err(error) => discard(&path, &error),
         }
         self.begin(key, bytes).unwrap_or(memory)
@@ -165,11 +169,6 @@ impl Destination for Weights {
             Self::Made(file) => file.place(plan, make),
         }
     }
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-    kinds.contains(&error.kind())
 }
 
 /// What the matrices of a model take on `backend`, at most (the ends are not converted on load); vectors are not kept.

@@ -1,5 +1,7 @@
 //! Shapes of coded panels as types, so that a kernel is compiled once for each and carries no tests in its loops.
 
+use ucuz_tensor::layout::{CodedPanel, ScaleKind};
+
 /// Geometry of a coded panel with int8 arithmetic, known at compile time.
 pub trait Shape {
     /// Bits of a stored code: 2, 3, 4, 5, 6 or 8.
@@ -7,21 +9,26 @@ pub trait Shape {
     /// What is added to a code before it is stored.
     const BIAS: u8;
     /// Bits of the plane that holds the low bits of codes.
-    const LOW_BITS: u8 = match Self::BITS {
-        2 | 3 => 2,
-        8 => 8,
-        _ => 4,
-    };
+    const LOW_BITS: u8 = Self::PANEL.low_bits();
     /// Bits of the plane that holds the rest.
     const HIGH_BITS: u8 = Self::BITS - Self::LOW_BITS;
     /// Whether a sub-scale and its minimum share a byte.
-    const PACKED_SUBS: bool = Self::BITS == 2;
+    const PACKED_SUBS: bool = Self::PANEL.packed_subs();
     /// Groups that share a scale.
     const GROUPS: usize;
     /// Integer sub-scales of a group.
     const SUBS: usize;
     /// Whether there is a minimum.
     const MINIMUM: bool;
+    /// The same as the layout has it.
+    const PANEL: CodedPanel = CodedPanel {
+        bits: Self::BITS,
+        bias: Self::BIAS,
+        groups_per_scale: Self::GROUPS,
+        sub_scales: Self::SUBS,
+        minimum: Self::MINIMUM,
+        scale: ScaleKind::F16,
+    };
 }
 
 macro_rules! shapes {

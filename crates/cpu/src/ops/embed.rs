@@ -1,7 +1,9 @@
 //! Rows of a table back from its panels: the embedding lookup.
 
 use ucuz_tensor::format::{Coding, GROUP};
-use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ScaleKind};
+use ucuz_tensor::layout::{
+    CodedPanel, PANEL_ROWS, PanelKind, PanelLayout, ROW_HEAD_BYTES, ScaleKind,
+};
 use ucuz_tensor::numerics::bf16_value;
 use ucuz_tensor::quant::mxfp4;
 use ucuz_tensor::tensor::ViewMut;
@@ -59,7 +61,7 @@ fn read_lane(dst: &mut [f32], layout: &PanelLayout, panel: &[u8], lane: usize) {
             let at = lane * 4;
             let scale =
                 f32::from_le_bytes([panel[at], panel[at + 1], panel[at + 2], panel[at + 3]]);
-            let codes = &panel[PANEL_ROWS * 4..];
+            let codes = &panel[ROW_HEAD_BYTES..];
             for (k, dst) in dst.iter_mut().enumerate() {
                 let stored = codes[(k / 4 * PANEL_ROWS + lane) * 4 + k % 4];
                 *dst = scale * f32::from((stored ^ 0x80) as i8);

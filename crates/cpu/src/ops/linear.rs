@@ -13,7 +13,7 @@ use ucuz_tensor::tensor::{View, ViewMut};
 use ucuz_tensor::weight::{Part, Weight};
 
 use super::packing::{LinearScratch, Packing, pack};
-use super::product::{Job, Tiles};
+use super::product::{Job, Results};
 use crate::pool::{Disjoint, ThreadPool};
 use crate::table::{GatedKernel, Kernels};
 
@@ -100,11 +100,11 @@ pub fn linear(
         };
         pool.run(split.tasks(), &|task, _| {
             let (blocks, mut panels) = split.task(task);
-            let mut tiles = Tiles::ZERO;
+            let mut results = Results::ZERO;
             for part in parts.iter().filter(wanted) {
                 let own = part.layout.panels();
                 let own_panels = panels.start.min(own)..panels.end.min(own);
-                job.compute_all(part, own_panels, &blocks, &mut tiles);
+                job.compute_all(part, own_panels, &blocks, &mut results);
                 panels = panels.start.saturating_sub(own)..panels.end.saturating_sub(own);
             }
         });

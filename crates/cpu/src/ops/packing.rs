@@ -162,10 +162,7 @@ fn pack_codes<'a>(
     let groups = cols / GROUP * planes;
     let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
     let codes = &mut scratch.cast_mut::<I8Group>()[..blocks * groups];
-    let target = Disjoint::new(codes);
-    pool.run(blocks, &|block, _| {
-        // SAFETY: each task has its own block.
-        let target = unsafe { target.range(block * groups..(block + 1) * groups) };
+    each_block(pool, codes, groups, &|target, block| {
         (kernels.quantise_block)(target, block_values(x, block, BLOCK_ROWS), cols, planes);
     });
     Blocks::Codes(codes, planes)
@@ -212,13 +209,10 @@ fn pack_floats<'a>(
     let stride = cols.next_multiple_of(GROUP) * FLOAT_ROWS;
     let blocks = x.num_rows().div_ceil(FLOAT_ROWS);
     let floats = &mut scratch.cast_mut::<f32>()[..blocks * stride];
-    let target = Disjoint::new(floats);
-    pool.run(blocks, &|block, _| {
+    each_block(pool, floats, stride, &|target, block| {
         let values = block_values(x, block, FLOAT_ROWS);
         let rows = (values.len() / cols).next_power_of_two();
-        let start = block * stride;
-        // SAFETY: each task has its own block.
-        let target = unsafe { target.range(start..start + stride / FLOAT_ROWS * rows) };
+        let target = &mut target[..stride / FLOAT_ROWS * rows];
         (kernels.pack_block)(target, values, cols, rounding);
     });
     Blocks::Floats(floats)
@@ -235,14 +229,29 @@ fn pack_tiles<'a>(
     let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
     let packed = &mut scratch.cast_mut::<Bf16Group>()[..blocks * groups];
     if let Some(tiles) = tiles {
-        let target = Disjoint::new(packed);
-        pool.run(blocks, &|block, _| {
-            // SAFETY: each task has its own block.
-            let target = unsafe { target.range(block * groups..(block + 1) * groups) };
+        each_block(pool, packed, groups, &|target, block| {
             (tiles.pack_tiles)(target, block_values(x, block, BLOCK_ROWS), x.num_cols());
         });
     }
     Blocks::Tiles(packed)
+}
+
+/// Calls `pack` with each block of `len` entries of `packed` and its number, on all threads.
+fn each_block<T: Send + Sync>(
+    pool: &ThreadPool,
+    packed: &mut [T],
+    len: usize,
+    pack: &(dyn Fn(&mut [T], usize) + Sync),
+) {
+    let blocks = packed.len() / len;
+    let target = Disjoint::new(packed);
+    pool.run(blocks, &|block, _| {
+        // SAFETY: each task has its own block.
+        pack(
+            unsafe { target.range(block * len..(block + 1) * len) },
+            block,
+        );
+    });
 }
 
 /// The rows of one block.

@@ -42,13 +42,13 @@ pub struct Job<'a> {
 }
 
 /// Results of a panel on their way: of the part itself, of the up projection, and of both multiplied.
-pub struct Tiles {
+pub struct Results {
     pub(super) own: Tile,
     pub(super) up: Tile,
     pub(super) gated: Tile,
 }
 
-impl Tiles {
+impl Results {
     /// Nothing yet; kernels write what is read.
     pub const ZERO: Self = Self {
         own: [[0.0; PANEL_ROWS]; BLOCK_ROWS],
@@ -74,20 +74,20 @@ impl Job<'_> {
         part: &Part,
         panels: Range<usize>,
         blocks: &Range<usize>,
-        tiles: &mut Tiles,
+        results: &mut Results,
     ) {
-        let blocks = &self.compute_tiles(part, &panels, blocks, tiles);
+        let blocks = &self.compute_tiles(part, &panels, blocks, results);
         for first in panels.clone().step_by(PANELS_PER_PASS) {
             for block in blocks.clone() {
                 for panel in first..panels.end.min(first + PANELS_PER_PASS) {
-                    self.compute(part, (panel, block), tiles);
+                    self.compute(part, (panel, block), results);
                 }
             }
         }
     }
 
     /// One panel of a part times one block of rows, into the destination.
-    fn compute(&self, part: &Part, (panel, block): (usize, usize), tiles: &mut Tiles) {
+    fn compute(&self, part: &Part, (panel, block): (usize, usize), results: &mut Results) {
         let rows = self.block_rows(block);
         let lane = panel * PANEL_ROWS;
         let place = self.place(part, (panel, block));
@@ -97,17 +97,17 @@ impl Job<'_> {
             // SAFETY: a (panel, block) pair belongs to one task, and pairs do not share destinations.
             prefetch_write(unsafe { self.dst.range(start..start + place.lanes) });
         }
-        self.product(part, (panel, block), &mut tiles.own);
+        self.product(part, (panel, block), &mut results.own);
         let (tile, bias, output) = match (self.output, self.up) {
             (Output::Gated(kernel), Some(up)) => {
-                self.product(up, (panel, block), &mut tiles.up);
-                add_bias(part, lane, &mut tiles.own[..rows.len()]);
-                add_bias(up, lane, &mut tiles.up[..rows.len()]);
-                tiles.gate(kernel, rows.len());
-                (&tiles.gated, None, Store::Replace)
+                self.product(up, (panel, block), &mut results.up);
+                add_bias(part, lane, &mut results.own[..rows.len()]);
+                add_bias(up, lane, &mut results.up[..rows.len()]);
+                results.gate(kernel, rows.len());
+                (&results.gated, None, Store::Replace)
             }
-            (Output::Add, _) => (&tiles.own, bias_of(part, lane), Store::Add),
-            _ => (&tiles.own, bias_of(part, lane), Store::Replace),
+            (Output::Add, _) => (&results.own, bias_of(part, lane), Store::Add),
+            _ => (&results.own, bias_of(part, lane), Store::Replace),
         };
         let call = StoreCall {
             tile: &tile[..rows.len()],

@@ -11,7 +11,7 @@ use ucuz_tensor::weight::Part;
 
 use super::linear::Output;
 use super::packing::Blocks;
-use super::product::{Job, Tiles, add_bias, bias_of};
+use super::product::{Job, Results, add_bias, bias_of};
 use crate::activations::{BLOCK_ROWS, Tile};
 use crate::arch::store::{Place, Store, StoreCall};
 use crate::table::{GatedKernel, Levels, TileBook, TileCall, TileCodes, TileKernels, TileSink};
@@ -26,7 +26,7 @@ impl Job<'_> {
         part: &Part,
         panels: &Range<usize>,
         blocks: &Range<usize>,
-        tiles: &mut Tiles,
+        results: &mut Results,
     ) -> Range<usize> {
         let Some(unit) = self.unit.filter(|_| !panels.is_empty()) else {
             return blocks.clone();
@@ -46,8 +46,8 @@ impl Job<'_> {
         });
         if let (Output::Gated(kernel), Some(up)) = (self.output, self.up) {
             self.products(unit, up, area, &mut |panel, block, tile| {
-                tiles.up = *tile;
-                self.gate(part, up, (place(panel, block), kernel), tiles);
+                results.up = *tile;
+                self.gate(part, up, (place(panel, block), kernel), results);
             });
         }
         own.end..blocks.end
@@ -131,21 +131,21 @@ impl Job<'_> {
         unsafe { (self.kernels.store_tile)(&call) };
     }
 
-    /// Multiplies the gate's result, which waits in the destination, with the up projection's, `tiles.up`.
+    /// Multiplies the gate's result, which waits in the destination, with the up projection's, `results.up`.
     fn gate(
         &self,
         part: &Part,
         up: &Part,
         ((panel, block), kernel): ((usize, usize), GatedKernel),
-        tiles: &mut Tiles,
+        results: &mut Results,
     ) {
         let rows = self.block_rows(block).len();
         let place = self.place(part, (panel, block));
-        self.read(place, &mut tiles.own[..rows]);
-        add_bias(up, panel * PANEL_ROWS, &mut tiles.up[..rows]);
-        tiles.gate(kernel, rows);
+        self.read(place, &mut results.own[..rows]);
+        add_bias(up, panel * PANEL_ROWS, &mut results.up[..rows]);
+        results.gate(kernel, rows);
         let call = StoreCall {
-            tile: &tiles.gated[..rows],
+            tile: &results.gated[..rows],
             bias: None,
             store: Store::Replace,
             dst: &self.dst,

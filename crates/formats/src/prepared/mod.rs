@@ -34,7 +34,7 @@ use crate::Checkpoint;
 
 pub use index::Index;
 pub use reader::Prepared;
-pub use writer::{Preparing, SUFFIX_WHILE_WRITTEN, remove_abandoned};
+pub use writer::{Preparing, remove_abandoned};
 
 /// For which model, in which layout, a file is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -70,9 +70,11 @@ impl Prepared {
 
 impl Destination for Prepared {
     fn place(&mut self, plan: &PartPlan<'_>, make: &mut MakeChunk<'_>) -> TensorResult<PartBytes> {
+        // A file has no parts without bytes.
+        if plan.bytes == 0 {
+            return Anonymous.place(plan, make);
+        }
         match self.find(plan) {
-            // A file has no parts without bytes.
-            _ if plan.bytes == 0 => Anonymous.place(plan, make),
             Ok(bytes) => Ok(bytes),
             Err(fault) => {
                 self.fault.get_or_insert(fault);

@@ -16,7 +16,7 @@ use crate::error::FormatError;
 use crate::mmap::Map;
 
 /// How names of files end that are not complete.
-pub const SUFFIX_WHILE_WRITTEN: &str = ".writing";
+const SUFFIX_WHILE_WRITTEN: &str = ".writing";
 
 /// Writes end at multiples of this where they can: the page cache then holds the file in pages of this size, which cost the
 /// kernels fewer address translations than pages of 4 KiB (reading 512 MiB through a map on Linux 6.18, ext4: all of it in

@@ -2,7 +2,7 @@
 
 use super::bounds::{Expected, assert_same, assert_within, dot};
 use super::data::{Exact, Noise, activations, formats, plain_batch, queue, stored_rows, weight};
-use crate::backend::{Backend, Gate};
+use crate::backend::{Backend, Gate, gate_mul};
 use crate::format::{Activations, Format, OnLoad};
 use crate::quant::convert_row;
 use crate::tensor::Tensor;
@@ -157,11 +157,8 @@ pub fn linear_gated_equals_linear_then_gate(backend: &dyn Backend) {
             for function in [Gate::Silu, Gate::GeluTanh] {
                 let mut queue = queue(backend);
                 let mut expected = Tensor::zeroed(rows, half, "expected").unwrap();
-                match function {
-                    Gate::Silu => queue.silu_mul(expected.view_mut(), both.view()),
-                    Gate::GeluTanh => queue.gelu_mul(expected.view_mut(), both.view()),
-                }
-                .expect("a gate with shapes that agree");
+                gate_mul(&mut *queue, expected.view_mut(), both.view(), function)
+                    .expect("a gate with shapes that agree");
                 let mut dst = Tensor::zeroed(rows, half, "dst").unwrap();
                 let mut room = Tensor::zeroed(rows, 2 * half, "room").unwrap();
                 queue

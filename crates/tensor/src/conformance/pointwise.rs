@@ -2,7 +2,7 @@
 
 use super::bounds::{EPS, Expected, assert_same, assert_within};
 use super::data::{LIMITS, Noise, activations, plain_batch, queue, weight};
-use crate::backend::{Backend, HeadShape, QkNorms, RopeStyle, RopeTable};
+use crate::backend::{Backend, Gate, HeadShape, QkNorms, RopeStyle, RopeTable};
 use crate::error::{TensorError, TensorResult};
 use crate::format::Format;
 use crate::tensor::Tensor;
@@ -312,6 +312,13 @@ pub fn shapes_that_disagree_are_errors(backend: &dyn Backend) {
     assert_refused("add", queue.add(d64.view_mut(), wide.view()));
     assert_refused("silu_mul", queue.silu_mul(d64.view_mut(), wide.view()));
     assert_refused("gelu_mul", queue.gelu_mul(d64.view_mut(), wide.view()));
+    // Few rows and many may take different ways; both look at the room they are given.
+    for rows in [1, 16] {
+        let x = activations(&mut noise, rows, 64);
+        let (mut dst, mut room) = (out(rows, 8), out(rows, 8));
+        let gated = queue.linear_gated(dst.view_mut(), room.view_mut(), x.view(), &w, Gate::Silu);
+        assert_refused("room of a gated product", gated);
+    }
     assert_refused(
         "norm weight",
         queue.rms_norm(d64.view_mut(), x.view(), &tensor(&[1.0; 32], 32), 1e-6),

@@ -71,6 +71,16 @@ impl RowScale {
         self.code_within(x, 127)
     }
 
+    /// As [`RowScale::code`]; 0 under a scale that is zero or NaN.
+    #[inline(always)]
+    pub fn code_or_zero(&self, x: f32) -> i8 {
+        if self.is_zero() {
+            0
+        } else {
+            self.code(x) as i8
+        }
+    }
+
     /// As [`RowScale::code`], within ±`most`, which is below 2^22.
     #[inline(always)]
     pub fn code_within(&self, x: f32, most: i32) -> i32 {

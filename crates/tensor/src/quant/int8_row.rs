@@ -13,11 +13,7 @@ pub fn encode(row: &[f32], out: &mut [u8]) {
     let (codes, tail) = out.split_at_mut(row.len());
     let scale = RowScale::of(row);
     for (code, x) in codes.iter_mut().zip(row) {
-        *code = if scale.is_zero() {
-            0
-        } else {
-            scale.code(*x) as u8
-        };
+        *code = scale.code_or_zero(*x) as u8;
     }
     tail.copy_from_slice(&scale.scale.to_le_bytes());
 }

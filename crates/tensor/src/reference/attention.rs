@@ -58,11 +58,7 @@ impl Stored for i8 {
     fn store(to: &mut [Self], x: &[f32]) -> f32 {
         let scale = RowScale::of(x);
         for (to, x) in to.iter_mut().zip(x) {
-            *to = if scale.is_zero() {
-                0
-            } else {
-                scale.code(*x) as i8
-            };
+            *to = scale.code_or_zero(*x);
         }
         scale.scale
     }

@@ -22,13 +22,13 @@ pub type Sums = [[u32; 16]; 16];
 
 const CONFIG: TileConfig = TileConfig::new([WHOLE; 8]);
 /// Registers of activations and weights; 0 to 3 are sums, two panels a block.
-pub const A0: u8 = 4;
+const A0: u8 = 4;
 /// Activations of the second block.
-pub const A1: u8 = 5;
+const A1: u8 = 5;
 /// Weights of the first panel.
-pub const B0: u8 = 6;
+const B0: u8 = 6;
 /// Weights of the second panel.
-pub const B1: u8 = 7;
+const B1: u8 = 7;
 
 /// Which product: `C += A · B` for registers 0 to 3.
 pub trait Dot {

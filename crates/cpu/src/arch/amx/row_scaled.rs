@@ -4,14 +4,13 @@
 //! A product does 2,048 operations a cycle where the unit runs free (512 throttled), AVX-512 some 240. The epilogue of a
 //! panel and block, 16 vectors of four operations, takes some 40 cycles beside the 256 that 1,024 columns take in the unit.
 
+use ucuz_tensor::layout::ROW_HEAD_BYTES;
+
 use super::long::{Dot, Sums, products};
 use super::unit::Tiles;
 use crate::activations::{RowHead, RowSpan, Tile};
 use crate::arch::generic::row_scaled::split;
 use crate::table::{TileCall, TileSink};
-
-/// Scales at the start of a panel, in bytes.
-const HEAD_BYTES: usize = 64;
 
 /// `tdpbsud`: signed activations times unsigned weights.
 struct SignedUnsigned;
@@ -31,7 +30,7 @@ pub fn linear_rows(call: &TileCall<'_, RowSpan>, heads: &[RowHead], sink: &mut T
         sink(panel, block, &scaled(sums, &heads[block], &scales));
     };
     // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest.
-    unsafe { products::<SignedUnsigned, RowSpan>(call, HEAD_BYTES, &mut finish) };
+    unsafe { products::<SignedUnsigned, RowSpan>(call, ROW_HEAD_BYTES, &mut finish) };
 }
 
 /// The bias of stored codes undone, and both scales: loops that the compiler turns into vectors.

@@ -2,7 +2,7 @@
 //!
 //! Codes of up to 6 bits are the unsigned side as they are: a pair of products is at most 2·31·127 = 7,874 for 5 bits, and four of
 //! them stay inside 16 bits; for 6 bits it is two. 8-bit codes become `|w|` and the activation takes their sign: 2·128·127 = 32,512 fits, 255·127·2 would not.
-//! The epilogue is that of the other tiers; see the AVX-512 file about sub-scales in f32.
+//! Each f32 operation of the epilogue rounds as `Arithmetic::I8` says.
 
 use core::arch::x86_64::*;
 
@@ -105,7 +105,7 @@ type Dots = [__m256i; 2];
 
 /// Reads one half of a panel's lanes from front to back; every method takes the bytes it names and moves on.
 ///
-/// The panel's length was asserted against its geometry, and [`product`] reads exactly that geometry, so no read leaves it.
+/// The panel's length was asserted against its geometry, and `product` reads exactly that geometry, so no read leaves it.
 struct Cursor {
     next: *const u8,
     half: usize,
@@ -173,7 +173,7 @@ impl Cursor {
     #[target_feature(enable = "avx2")]
     fn pass_codes<S: Shape>(&mut self) {
         // SAFETY: at most one past the end of the panel.
-        self.next = unsafe { self.next.add(usize::from(S::BITS) * 64) };
+        self.next = unsafe { self.next.add(S::PANEL.code_bytes()) };
     }
 
     /// Four columns of eight weight rows as stored: unsigned bytes, bias and all.
@@ -332,7 +332,7 @@ fn undo_bias<const R: usize>(dots: &mut [Dots; R], bias: u8, x: &I8Group, first:
     }
     for (row, dots) in dots.iter_mut().enumerate() {
         for (which, dot) in dots.iter_mut().enumerate() {
-            let undo = x.minus_8_sums[which][first + row] / 8 * i32::from(bias);
+            let undo = -(x.sums[which][first + row] as i32) * i32::from(bias);
             *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
         }
     }

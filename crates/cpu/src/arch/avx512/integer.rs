@@ -1,7 +1,7 @@
 //! Integer weights times int8 activations with VNNI: stored codes are the unsigned side, activations the signed one.
 //!
 //! Cost of one group, 512 weights: 4 loads and 12 operations unpack 4-bit codes once for all rows of the block; a row takes 8
-//! `vpdpbusd` (activations broadcast from memory) and 3 to 9 operations for the scales. At two vector operations a cycle
+//! `vpdpbusd` (activations broadcast from memory) and 3 to 10 operations for the scales. At two vector operations a cycle
 //! that is 6.5 cycles for a row of Q4_1, 157 operations a cycle; a single row takes 14 cycles for 320 bytes, more than
 //! memory delivers.
 //!
@@ -205,7 +205,7 @@ impl Cursor {
             }
         }
         // SAFETY: at most one past the end of the panel.
-        self.next = unsafe { self.next.add(usize::from(S::BITS) * 64) };
+        self.next = unsafe { self.next.add(S::PANEL.code_bytes()) };
         codes
     }
 

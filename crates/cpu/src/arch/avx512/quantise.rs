@@ -3,8 +3,9 @@
 use core::arch::x86_64::*;
 
 use ucuz_tensor::format::GROUP;
+use ucuz_tensor::numerics::RowScale;
 
-use crate::activations::{I8Group, PAIR_MAX, RowScale};
+use crate::activations::{I8Group, PAIR_MAX};
 
 /// [`crate::activations::quantise_block`].
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]

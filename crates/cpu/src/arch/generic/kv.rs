@@ -61,7 +61,7 @@ pub fn store_key_int8(keys: &mut [u8], token: usize, key: &[f32]) {
     let (codes, scale) = set_scale(keys, token, key);
     let start = token / 16 * 16 * key.len() + token % 16;
     for (place, x) in codes[start..].iter_mut().step_by(16).zip(key) {
-        *place = code(scale, *x);
+        *place = scale.code_or_zero(*x) as u8;
     }
 }
 
@@ -70,7 +70,7 @@ pub fn store_value_int8(values: &mut [u8], token: usize, value: &[f32]) {
     let (codes, scale) = set_scale(values, token, value);
     let groups = codes.chunks_exact_mut(16 * BLOCK_TOKENS);
     for (group, dims) in groups.zip(value.as_chunks::<16>().0) {
-        group.as_chunks_mut().0[token] = dims.map(|x| code(scale, x));
+        group.as_chunks_mut().0[token] = dims.map(|x| scale.code_or_zero(x) as u8);
     }
 }
 
@@ -80,16 +80,6 @@ fn set_scale<'a>(part: &'a mut [u8], token: usize, x: &[f32]) -> (&'a mut [u8], 
     let scale = RowScale::of(x);
     scales.as_chunks_mut().0[token] = scale.scale.to_ne_bytes();
     (codes, scale)
-}
-
-/// The code of a number, as a byte; 0 under a scale that is zero or NaN.
-#[inline(always)]
-fn code(scale: RowScale, x: f32) -> u8 {
-    if scale.is_zero() {
-        0
-    } else {
-        scale.code(x) as i8 as u8
-    }
 }
 
 /// Writes one token's key or value into its head's part of an f32 block.

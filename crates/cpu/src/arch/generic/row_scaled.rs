@@ -1,6 +1,6 @@
 //! Row-scaled int8 weights times row-scaled int8 activations: `Arithmetic::I8Row`.
 
-use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
+use ucuz_tensor::layout::{PANEL_ROWS, ROW_HEAD_BYTES, ROW_SPAN};
 
 use crate::activations::Tile;
 use crate::table::RowCall;
@@ -14,7 +14,7 @@ pub type SpanCodes = [u8; PANEL_ROWS * ROW_SPAN];
 /// When the panel is shorter than its head.
 #[inline(always)]
 pub fn split(panel: &[u8]) -> ([f32; PANEL_ROWS], &[SpanCodes]) {
-    let (head, codes) = panel.split_at(PANEL_ROWS * 4);
+    let (head, codes) = panel.split_at(ROW_HEAD_BYTES);
     let mut scales = [0.0; PANEL_ROWS];
     for (scale, bytes) in scales.iter_mut().zip(head.as_chunks().0) {
         *scale = f32::from_le_bytes(*bytes);
