@@ -120,8 +120,17 @@ fn engine_options() -> engine::Options {
         batches: vec![1, 2, 6],
         batch_context: 34,
         repetitions: 3,
-        roofline: None,
     }
+}
+
+fn run(
+    setup: &Setup<'_>,
+    options: &engine::Options,
+    roofline: Option<Roofline>,
+) -> engine::EngineResult {
+    let plan = engine::Plan::new(setup, options).unwrap();
+    plan.run(about(setup), roofline, &mut TestHost::default())
+        .unwrap()
 }
 
 #[test]
@@ -129,9 +138,8 @@ fn every_point_of_the_engine_bench_is_measured_and_counted() {
     for name in MODELS {
         let (checkpoint, backend) = (checkpoint(name), backend());
         let setup = setup(&checkpoint, &backend);
-        let mut host = TestHost::default();
         let options = engine_options();
-        let result = engine::run(&setup, &options, about(&setup), &mut host).unwrap();
+        let result = run(&setup, &options, None);
         let prompts: Vec<usize> = result.prefill.iter().map(|p| p.prompt_tokens).collect();
         let contexts: Vec<usize> = result.decode.iter().map(|p| p.context).collect();
         let batches: Vec<usize> = result.batch.iter().map(|p| p.batch).collect();
@@ -174,8 +182,7 @@ fn parts_that_are_not_asked_for_are_left_out() {
         batches: Vec::new(),
         ..engine_options()
     };
-    let mut host = TestHost::default();
-    let result = engine::run(&setup, &options, about(&setup), &mut host).unwrap();
+    let result = run(&setup, &options, None);
     assert!(result.prefill.is_empty() && result.batch.is_empty() && result.knee.is_none());
     let document = result.document();
     let headings: Vec<&str> = document
@@ -190,29 +197,28 @@ fn parts_that_are_not_asked_for_are_left_out() {
 fn what_does_not_fit_is_refused_with_the_way_out() {
     let (checkpoint, backend) = (checkpoint(MODELS[0]), backend());
     let base = setup(&checkpoint, &backend);
-    let run = |setup: &Setup<'_>, options: &engine::Options| {
-        let mut host = TestHost::default();
-        let error = engine::run(setup, options, about(setup), &mut host).unwrap_err();
-        error.to_string()
+    let refusal = |setup: &Setup<'_>, options: &engine::Options| {
+        let plan = engine::Plan::new(setup, options);
+        plan.err().expect("it does not fit").to_string()
     };
     let options = engine_options();
     let short = Setup {
         context: 64,
         ..base
     };
-    assert!(run(&short, &options).contains("--context"));
+    assert!(refusal(&short, &options).contains("--context"));
     let poor = Setup {
         kv_memory_bytes: 1000,
         ..base
     };
-    assert!(run(&poor, &options).contains("--kv-memory"));
+    assert!(refusal(&poor, &options).contains("--kv-memory"));
     let nothing = engine::Options {
         prompt_lengths: Vec::new(),
         contexts: Vec::new(),
         batches: Vec::new(),
         ..options
     };
-    assert!(run(&base, &nothing).contains("nothing to measure"));
+    assert!(refusal(&base, &nothing).contains("nothing to measure"));
 }
 
 #[test]
@@ -224,12 +230,7 @@ fn a_roofline_gives_every_point_its_share() {
         int8_operations_per_s: 1e9,
         float_operations_per_s: 1e9,
     };
-    let options = engine::Options {
-        roofline: Some(roofline),
-        ..engine_options()
-    };
-    let mut host = TestHost::default();
-    let result = engine::run(&setup, &options, about(&setup), &mut host).unwrap();
+    let result = run(&setup, &engine_options(), Some(roofline));
     for point in &result.prefill {
         let measured = &point.measured;
         let floor = roofline.floor_s(&measured.work);
@@ -252,8 +253,7 @@ fn a_backend_without_ceilings_has_no_roofline() {
 fn reports_have_a_row_and_a_dot_a_point_and_stable_keys() {
     let (checkpoint, backend) = (checkpoint(MODELS[1]), backend());
     let setup = setup(&checkpoint, &backend);
-    let mut host = TestHost::default();
-    let result = engine::run(&setup, &engine_options(), about(&setup), &mut host).unwrap();
+    let result = run(&setup, &engine_options(), None);
     let html = result.document().to_html().unwrap();
     assert_eq!(html.matches("<circle").count(), 2 * (2 + 3 + 3));
     assert_eq!(html.matches("<tbody>").count(), 3);

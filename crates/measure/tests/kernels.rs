@@ -22,14 +22,28 @@ use ucuz_tensor::{
     Activations, Backend, CacheSpec, Ceiling, CeilingKind, KvDtype, KvPool, Queue, TensorResult,
 };
 
-/// A real clock, and nobody who waits.
-struct Silent(Instant);
+/// A real clock, and nobody who waits; counts the stages that begin.
+struct Silent {
+    origin: Instant,
+    stages: usize,
+}
+
+impl Silent {
+    fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+            stages: 0,
+        }
+    }
+}
 
 impl Host for Silent {
     fn now(&self) -> Duration {
-        self.0.elapsed()
+        self.origin.elapsed()
     }
-    fn begin(&mut self, _what: &str, _units: u64) {}
+    fn begin(&mut self, _what: &str, _units: u64) {
+        self.stages += 1;
+    }
     fn advance(&mut self, _units: u64) {}
     fn end(&mut self) {}
     fn reset_peak_memory(&mut self) -> bool {
@@ -127,7 +141,7 @@ fn provenance() -> Provenance {
 }
 
 fn bench(devices: &[Device], options: &Options) -> KernelBench {
-    let mut host = Silent(Instant::now());
+    let mut host = Silent::start();
     let picked = devices.len() - 1;
     kernels::run(devices, picked, options, provenance(), &mut host).unwrap()
 }
@@ -145,17 +159,16 @@ fn every_operation_has_a_row_for_each_variant_number_of_rows_and_tier() {
     assert_eq!(bench.ceilings.len(), devices.len());
     for device in &devices {
         for operation in Operation::ALL {
-            // The precisions that a CPU's cache has, times one context in three phases or two numbers of rows.
-            let dtypes = 2;
-            let (least, most) = match operation {
-                Operation::Linear | Operation::Embed => (2 * FORMATS.len(), 2 * FORMATS.len()),
-                Operation::Attention => (3 * dtypes, 3 * (dtypes + 1)),
-                Operation::KvStore => (2 * dtypes, 2 * (dtypes + 1)),
-                Operation::Sample => (4, 4),
-                _ => (2, 2),
+            // One context in three phases, or two numbers of rows.
+            let expected = match operation {
+                Operation::Linear | Operation::Embed => 2 * FORMATS.len(),
+                Operation::Attention => 3 * KvDtype::ALL.len(),
+                Operation::KvStore => 2 * KvDtype::ALL.len(),
+                Operation::Sample => 4,
+                _ => 2,
             };
             let rows = count(&bench, operation, &device.name);
-            assert!((least..=most).contains(&rows), "{operation} {rows}");
+            assert_eq!(rows, expected, "{operation}");
         }
     }
 }
@@ -174,17 +187,25 @@ fn numbers_of_a_row_agree_with_each_other() {
         );
         assert!(row.memory_bytes + row.cache_bytes > 0, "{row:?}");
     }
-    let product = |format: &str| {
-        let rows = bench.rows.iter();
-        let mut rows = rows.filter(|r| r.label.operation == "linear" && r.label.rows == 5);
-        rows.find(|row| row.label.variant == format).unwrap()
+    let five_rows = |operation: &str, variant: &str| {
+        let mut rows = bench.rows.iter().filter(|r| r.label.rows == 5);
+        rows.find(|r| r.label.operation == operation && r.label.variant == variant)
+            .unwrap()
     };
+    let product = |format: &str| five_rows("linear", format);
     // 48 x 256 weights with 5 rows; stored integers meet two codes; 18 bytes hold 32 weights of Q4_0.
     assert_eq!(product("BF16").operations, 2 * 5 * 48 * 256);
     assert_eq!(product("Q4_0").operations, 2 * 2 * 5 * 48 * 256);
     assert_eq!(product("Q4_0").memory_bytes, 48 * 256 / 32 * 18);
     assert_eq!(product("Q4_0").cache_bytes, 5 * (48 + 256) * 4);
     assert_eq!(product("Q4_0").bound, Some("int8"));
+    // One code for each activation, whatever `activations` says; one scale a row beside the codes.
+    assert_eq!(product("INT8_ROW").operations, 2 * 5 * 48 * 256);
+    assert_eq!(product("INT8_ROW").bound, Some("int8"));
+    // Four heads of 64 and one for keys are read and written; the one for values is not touched.
+    let rotation = five_rows("qk_norm_rope", "");
+    assert_eq!(rotation.cache_bytes, 5 * (4 + 1) * 64 * 2 * 4);
+    assert_eq!(rotation.operations, 5 * (4 + 1) * 64 * 7);
 }
 
 #[test]
@@ -218,7 +239,22 @@ fn only_what_is_asked_for_is_measured_and_reported() {
     ] {
         assert!(!json["rows"][0][key].is_null(), "{key} {json:#}");
     }
+    assert_eq!(json["bench"], "kernels");
     assert_eq!(json["ceilings"][0]["measured"][0]["kind"], "memory");
+}
+
+#[test]
+fn no_format_is_lost_from_the_plots() {
+    let mut options = options();
+    options.operations = vec![Operation::Linear];
+    let device = Device {
+        name: "reference".to_owned(),
+        backend: Arc::new(ReferenceBackend::new(1)),
+    };
+    let html = bench(&[device], &options).document().to_html().unwrap();
+    assert_eq!(html.matches("<svg").count(), FORMATS.len().div_ceil(6));
+    // A dot for each format and number of rows.
+    assert_eq!(html.matches("<circle").count(), 2 * FORMATS.len());
 }
 
 #[test]
@@ -237,17 +273,18 @@ fn a_backend_without_ceilings_is_measured_without_shares() {
 }
 
 #[test]
-fn rows_that_a_format_cannot_store_are_an_error_with_the_rule() {
+fn rows_that_a_format_cannot_store_are_refused_before_anything_is_measured() {
     let mut options = options();
     options.shape = "16x32".parse().unwrap();
     options.operations = vec![Operation::Linear];
     options
         .formats
         .retain(|format| format.to_string() == "Q4_K");
-    let mut host = Silent(Instant::now());
+    let mut host = Silent::start();
     let error = kernels::run(&tiers(), 0, &options, provenance(), &mut host).unwrap_err();
     assert!(
         format!("{error:#}").contains("multiples of 256, got 32"),
         "{error:#}"
     );
+    assert_eq!(host.stages, 0);
 }

@@ -148,7 +148,7 @@ fn block_html(block: &Block) -> Result<String, ReportError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::{Axis, Point, Scale, Stroke};
+    use crate::plot::{Axis, Point, Scale};
     use crate::table::{Cell, Column};
 
     fn document() -> Document {
@@ -157,7 +157,7 @@ mod tests {
         let axis = || Axis::new("x", Scale::Log2);
         let plot = Plot::new("Picture", axis(), axis());
         let points = vec![Point::new(1.0, 2.0), Point::new(2.0, 4.0)];
-        let plot = plot.with("line", Stroke::Solid, points);
+        let plot = plot.with("line", points);
         Document {
             title: "Speed of <m>".to_owned(),
             facts: vec![

@@ -135,13 +135,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The table as aligned lines, caption first, without trailing spaces.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let columns: Vec<TextColumn> = (0..self.columns.len())
             .map(|i| TextColumn::of(self, i))
             .collect();
@@ -301,7 +296,6 @@ rope            512  124       123-131
     #[test]
     fn a_table_without_rows_has_its_headings() {
         let table = Table::new("", vec![Column::new("a", ""), Column::new("b", "")]);
-        assert!(table.is_empty());
         assert_eq!(table.to_text(), "a  b\n");
     }
 }

@@ -6,9 +6,7 @@ use anyhow::Result;
 use ucuz_measure::bench::cache;
 
 use super::host::TerminalHost;
-use super::model::{BenchModel, lengths};
-use super::output::OutputArgs;
-use crate::engine_args::ModelArgs;
+use super::model::{self, BenchModel, ModelBenchArgs, lengths};
 
 /// Fewest tokens generated unless others are named.
 const SHORTEST: usize = 16;
@@ -27,18 +25,14 @@ took more than 20 s is timed once.
 
 Exit codes: 0 done and identical, 1 error, or tokens or logits that differ, 2 wrong usage")]
 pub struct Args {
-    /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
-    model: Option<String>,
     /// Tokens to generate [default: powers of two from 16 to 1024 or the context]
-    #[arg(long, value_delimiter = ',', value_name = "TOKENS,...", value_parser = super::model::parse_length)]
+    #[arg(long, value_delimiter = ',', value_name = "TOKENS,...", value_parser = model::length())]
     lengths: Vec<usize>,
     /// Runs of each length that takes at most 20 s
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    engine: ModelArgs,
+    common: ModelBenchArgs,
 }
 
 /// Measures and prints; fails when the two ways differ.
@@ -46,9 +40,10 @@ pub struct Args {
 /// # Errors
 /// A model that cannot be brought or loaded, lengths beyond its context, too little memory.
 pub fn run(args: Args) -> Result<ExitCode> {
-    args.output.check()?;
-    let model = BenchModel::open(&args.engine, args.model.as_deref())?;
-    let setup = model.setup(&args.engine)?;
+    let common = &args.common;
+    common.output.check()?;
+    let model = BenchModel::open(common)?;
+    let setup = model.setup(&common.engine)?;
     let options = cache::Options {
         lengths: lengths(&args.lengths, (SHORTEST, LONGEST.min(setup.context))),
         repetitions: usize::from(args.repeat),
@@ -59,7 +54,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         model.about(&setup),
         &mut TerminalHost::start(),
     )?;
-    args.output.write(&result, &result.document())?;
+    common.output.write(&result, &result.document())?;
     if result.identity.holds() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -7,9 +7,7 @@ use clap::ValueEnum;
 use ucuz_measure::bench::{Roofline, engine};
 
 use super::host::TerminalHost;
-use super::model::{BenchModel, lengths};
-use super::output::OutputArgs;
-use crate::engine_args::ModelArgs;
+use super::model::{self, BenchModel, ModelBenchArgs, lengths};
 
 /// Shortest prompt and context measured unless others are named.
 const SHORTEST: usize = 16;
@@ -38,30 +36,26 @@ enum Part {
 
 Exit codes: 0 done, 1 error, 2 wrong usage")]
 pub struct Args {
-    /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
-    model: Option<String>,
     /// Parts to measure [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART,...")]
     only: Vec<Part>,
     /// Prompt lengths in tokens [default: powers of two from 16 to 8192 or the context]
-    #[arg(long, value_delimiter = ',', value_name = "TOKENS,...", value_parser = super::model::parse_length)]
+    #[arg(long, value_delimiter = ',', value_name = "TOKENS,...", value_parser = model::length())]
     prompt_lengths: Vec<usize>,
     /// Contexts of decode steps in tokens [default: powers of two from 16 to 8192 or the context]
-    #[arg(long, value_delimiter = ',', value_name = "TOKENS,...", value_parser = super::model::parse_length)]
+    #[arg(long, value_delimiter = ',', value_name = "TOKENS,...", value_parser = model::length())]
     contexts: Vec<usize>,
     /// Numbers of sequences in a step [default: powers of two from 1 to 64]
-    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = super::model::parse_batch)]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = model::batch())]
     batches: Vec<usize>,
     /// Tokens in the cache of each sequence of a batch
-    #[arg(long, default_value_t = 64, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
-    batch_context: u32,
+    #[arg(long, default_value_t = 64, value_name = "TOKENS", value_parser = model::length())]
+    batch_context: usize,
     /// Runs of each measurement, after one to warm up
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
     #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    engine: ModelArgs,
+    common: ModelBenchArgs,
 }
 
 /// Measures and prints.
@@ -69,16 +63,16 @@ pub struct Args {
 /// # Errors
 /// A model that cannot be brought or loaded, lengths beyond its context, too little memory.
 pub fn run(args: Args) -> Result<ExitCode> {
-    args.output.check()?;
-    let model = BenchModel::open(&args.engine, args.model.as_deref())?;
-    let setup = model.setup(&args.engine)?;
+    let common = &args.common;
+    common.output.check()?;
+    let model = BenchModel::open(common)?;
+    let setup = model.setup(&common.engine)?;
+    let options = options(&args, setup.context);
+    let plan = engine::Plan::new(&setup, &options)?;
     let mut host = TerminalHost::start();
-    let options = engine::Options {
-        roofline: Roofline::measure(setup.backend, &mut host)?,
-        ..options(&args, setup.context)
-    };
-    let result = engine::run(&setup, &options, model.about(&setup), &mut host)?;
-    args.output.write(&result, &result.document())?;
+    let roofline = Roofline::measure(setup.backend, &mut host)?;
+    let result = plan.run(model.about(&setup), roofline, &mut host)?;
+    common.output.write(&result, &result.document())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,8 +87,7 @@ fn options(args: &Args, context: usize) -> engine::Options {
         prompt_lengths: of(Part::Prefill, &args.prompt_lengths, (SHORTEST, longest)),
         contexts: of(Part::Decode, &args.contexts, (SHORTEST, longest)),
         batches: of(Part::Batch, &args.batches, (1, BATCH_MAX)),
-        batch_context: args.batch_context as usize,
+        batch_context: args.batch_context,
         repetitions: usize::from(args.repeat),
-        roofline: None,
     }
 }

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use clap::builder::RangedU64ValueParser;
 use ucuz_cpu::{Tier, detect};
+use ucuz_measure::bench::ascending;
 use ucuz_measure::bench::kernels::{self, Device, Operation, Options, Shape, Timing};
 use ucuz_tensor::format::FORMATS;
 use ucuz_tensor::{Format, KvDtype};
@@ -49,13 +51,13 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT,...", value_delimiter = ',', value_parser = parse_format)]
     formats: Vec<Format>,
     /// Rows of a step
-    #[arg(long, value_name = "ROWS,...", value_delimiter = ',', default_value = "1,4,16,512", value_parser = parse_rows)]
+    #[arg(long, value_name = "ROWS,...", value_delimiter = ',', default_value = "1,4,16,512", value_parser = row_count())]
     rows: Vec<usize>,
     /// Outputs and inputs of a weight; the inputs are the hidden size of the other operations
     #[arg(long, value_name = "ROWSxCOLS", default_value = "2048x2048")]
     shape: Shape,
     /// Tokens in the cache of attention
-    #[arg(long, value_name = "TOKENS,...", value_delimiter = ',', default_value = "512,2048,8192", value_parser = model::parse_length)]
+    #[arg(long, value_name = "TOKENS,...", value_delimiter = ',', default_value = "512,2048,8192", value_parser = model::length())]
     contexts: Vec<usize>,
     /// Precisions of that cache; those that the backend lacks are left out
     #[arg(long, value_name = "DTYPE,...", value_delimiter = ',', default_value = "bf16,int8", value_parser = parse_kv_dtype)]
@@ -108,7 +110,7 @@ impl FromStr for TierWord {
 /// Measures and prints; with `--assert` fails when the pick is not the fastest.
 ///
 /// # Errors
-/// A tier that this processor lacks, a shape that a format cannot store, memory.
+/// A tier that this processor or backend lacks, a shape that a format cannot store, memory.
 pub fn run(args: Args) -> Result<ExitCode> {
     args.output.check()?;
     let devices = devices(&args)?;
@@ -144,7 +146,13 @@ fn devices(args: &Args) -> Result<Vec<Device>> {
         Ok(Device { name, backend })
     };
     match args.backend {
-        BackendName::Reference => Ok(vec![open("reference".to_owned(), None)?]),
+        BackendName::Reference => {
+            ensure!(
+                args.tiers.is_empty(),
+                "--tiers names kernels of --backend cpu, and the backend is reference; leave --tiers out or measure --backend cpu"
+            );
+            Ok(vec![open("reference".to_owned(), None)?])
+        }
         BackendName::Cpu => tiers(args)
             .into_iter()
             .map(|tier| open(tier.to_string(), Some(tier)))
@@ -167,17 +175,12 @@ fn tiers(args: &Args) -> Vec<Tier> {
         ([], false) => &[TierWord::Best],
         (words, _) => words,
     };
-    let mut tiers: Vec<Tier> = words
-        .iter()
-        .flat_map(|word| match word {
-            TierWord::All => features.tiers(),
-            TierWord::Best => vec![features.best_tier()],
-            TierWord::One(tier) => vec![*tier],
-        })
-        .collect();
-    tiers.sort_unstable();
-    tiers.dedup();
-    tiers
+    let tiers = words.iter().flat_map(|word| match word {
+        TierWord::All => features.tiers(),
+        TierWord::Best => vec![features.best_tier()],
+        TierWord::One(tier) => vec![*tier],
+    });
+    ascending(tiers.collect())
 }
 
 fn options(args: &Args, devices: usize) -> Options {
@@ -186,9 +189,9 @@ fn options(args: &Args, devices: usize) -> Options {
     Options {
         operations: or(&args.only, || Operation::ALL.into()),
         formats: or(&args.formats, all_formats),
-        rows: ascending(&args.rows),
+        rows: ascending(args.rows.clone()),
         shape: args.shape,
-        contexts: ascending(&args.contexts),
+        contexts: ascending(args.contexts.clone()),
         kv_dtypes: args.kv_dtypes.clone(),
         activations: args.activations.activations(),
         cold_bytes: args
@@ -217,13 +220,6 @@ fn or<T: Clone>(named: &[T], default: impl FnOnce() -> Vec<T>) -> Vec<T> {
     }
 }
 
-fn ascending(values: &[usize]) -> Vec<usize> {
-    let mut values = values.to_vec();
-    values.sort_unstable();
-    values.dedup();
-    values
-}
-
 fn parse_format(text: &str) -> Result<Format, String> {
     let mut all = FORMATS.iter();
     let row = all.find(|row| row.name.eq_ignore_ascii_case(text));
@@ -244,12 +240,10 @@ fn parse_kv_dtype(text: &str) -> Result<KvDtype, String> {
 }
 
 /// Most rows of a step that can be asked for, as `--max-step-tokens`.
-const ROWS_MAX: usize = 16384;
+const ROWS_MAX: u64 = 16384;
 
-fn parse_rows(text: &str) -> Result<usize, String> {
-    let rows = text.trim().parse().ok();
-    rows.filter(|rows| (1..=ROWS_MAX).contains(rows))
-        .ok_or_else(|| format!("rows are a whole number from 1 to {ROWS_MAX}"))
+fn row_count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=ROWS_MAX)
 }
 
 #[cfg(test)]
@@ -302,12 +296,24 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_no_tiers() {
+        let backend = "kernels --backend reference";
+        assert_eq!(devices(&parse(backend).unwrap()).unwrap().len(), 1);
+        let args = parse(&format!("{backend} --tiers all")).unwrap();
+        let error = devices(&args).err().unwrap().to_string();
+        assert!(error.contains("--backend cpu"), "{error}");
+    }
+
+    #[test]
     fn wrong_words_are_told_the_right_ones() {
         for (line, told) in [
             ("kernels --tiers sse9", "all, best or one of generic"),
             ("kernels --only matmul", "linear, attention"),
             ("kernels --formats Q9", "Q4_1"),
-            ("kernels --rows 0", "from 1 to"),
+            ("kernels --rows 0", "1..=16384"),
+            ("kernels --rows 16385", "1..=16384"),
+            ("kernels --contexts 1e3", "invalid digit"),
+            ("kernels --contexts 1048577", "1..=1048576"),
             ("kernels --kv-dtypes fp8", "f32, bf16, int8"),
             ("kernels --shape 3x3", "ROWSxCOLS"),
             ("kernels --repeat 0", "1..=1000"),

@@ -3,21 +3,34 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use clap::builder::RangedU64ValueParser;
 use ucuz_cpu::detect;
 use ucuz_formats::Checkpoint;
 use ucuz_measure::Provenance;
 use ucuz_measure::bench::{ModelFacts, Setup};
 use ucuz_tensor::Backend;
 
+use super::output::OutputArgs;
 use super::provenance;
 use crate::engine_args::ModelArgs;
 
 /// Longest sequence that a flag may name, in tokens.
-const LENGTH_MAX: usize = 1 << 20;
+const LENGTH_MAX: u64 = 1 << 20;
 /// Most sequences of a batch that a flag may name.
-const BATCH_MAX: usize = 4096;
+const BATCH_MAX: u64 = 4096;
 /// Free memory where the system does not tell.
 const AVAILABLE_BYTES: u64 = 2 << 30;
+
+/// What every bench of a model takes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ModelBenchArgs {
+    /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
+    pub model: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub engine: ModelArgs,
+}
 
 /// Files and backend of a bench.
 pub struct BenchModel {
@@ -30,13 +43,13 @@ impl BenchModel {
     ///
     /// # Errors
     /// What the store reports, a damaged file, a tier that is not there.
-    pub fn open(args: &ModelArgs, model: Option<&str>) -> Result<Self> {
-        let resolved = args.resolve(model)?;
+    pub fn open(args: &ModelBenchArgs) -> Result<Self> {
+        let resolved = args.engine.resolve(args.model.as_deref())?;
         let checkpoint = Checkpoint::open(&resolved.path)
             .with_context(|| format!("cannot read {}", resolved.path.display()))?;
         Ok(Self {
             checkpoint,
-            backend: args.open_backend()?,
+            backend: args.engine.open_backend()?,
         })
     }
 
@@ -74,40 +87,24 @@ impl BenchModel {
     }
 }
 
-/// The values named, in ascending order, or the powers of two from `shortest` to `longest`.
+/// The values named, or the powers of two from `shortest` to `longest`.
 pub fn lengths(named: &[usize], (shortest, longest): (usize, usize)) -> Vec<usize> {
-    let mut all: Vec<usize> = match named.is_empty() {
+    match named.is_empty() {
         true => std::iter::successors(Some(shortest), |n| n.checked_mul(2))
             .take_while(|n| *n <= longest)
             .collect(),
         false => named.to_vec(),
-    };
-    all.sort_unstable();
-    all.dedup();
-    all
+    }
 }
 
-/// A number of tokens, for clap.
-///
-/// # Errors
-/// The rule.
-pub fn parse_length(text: &str) -> Result<usize, String> {
-    parse(text, LENGTH_MAX)
+/// Parses a number of tokens.
+pub fn length() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=LENGTH_MAX)
 }
 
-/// A number of sequences, for clap.
-///
-/// # Errors
-/// The rule.
-pub fn parse_batch(text: &str) -> Result<usize, String> {
-    parse(text, BATCH_MAX)
-}
-
-fn parse(text: &str, max: usize) -> Result<usize, String> {
-    let number = text.trim().parse().ok();
-    number
-        .filter(|number| (1..=max).contains(number))
-        .ok_or_else(|| format!("it must be a whole number from 1 to {max}"))
+/// Parses a number of sequences.
+pub fn batch() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=BATCH_MAX)
 }
 
 #[cfg(test)]
@@ -119,15 +116,6 @@ mod tests {
         assert_eq!(lengths(&[], (16, 100)), [16, 32, 64]);
         assert_eq!(lengths(&[], (1, 4)), [1, 2, 4]);
         assert!(lengths(&[], (16, 8)).is_empty());
-        assert_eq!(lengths(&[100, 7, 100], (16, 64)), [7, 100]);
-    }
-
-    #[test]
-    fn lengths_are_at_least_one_and_not_endless() {
-        assert_eq!(parse_length("8192"), Ok(8192));
-        for text in ["0", "-1", "1e3", "", "99999999999999999999", "1048577"] {
-            assert!(parse_length(text).is_err(), "{text}");
-        }
-        assert!(parse_batch("4097").is_err());
+        assert_eq!(lengths(&[100, 7], (16, 64)), [100, 7]);
     }
 }

@@ -5,7 +5,7 @@
 //! - [`kernels`]: each operation of a queue against the roofline of its device; needs no model.
 //!
 //! Shared by the first two: [`Setup`] (a model on a backend), `session` (sequences fed straight to the runner), [`work`] (what a step
-//! should cost, counted), [`ModelFacts`].
+//! should cost, counted; [`work::products`] serves the third as well), [`ModelFacts`].
 
 pub mod cache;
 pub mod engine;
@@ -22,3 +22,10 @@ pub use facts::{FormatShare, ModelFacts};
 pub use point::Measured;
 pub use roofline::Roofline;
 pub use setup::Setup;
+
+/// Each value once, smallest first.
+pub fn ascending<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort_unstable();
+    values.dedup();
+    values
+}

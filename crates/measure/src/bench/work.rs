@@ -14,7 +14,7 @@ use std::ops::{Add, AddAssign};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use ucuz_tensor::layout::PanelLayout;
-use ucuz_tensor::{Arithmetic, Backend, Format, OnLoad};
+use ucuz_tensor::{Arithmetic, Backend, CeilingKind, Format, OnLoad};
 
 use super::setup::Setup;
 
@@ -198,6 +198,17 @@ impl Counter {
     }
 }
 
+/// The rate that bounds products in `arithmetic`, and how many of the device's stand for one of the model's: two where
+/// activations are two codes.
+pub const fn products(arithmetic: Arithmetic) -> (CeilingKind, u64) {
+    match arithmetic {
+        Arithmetic::I8 | Arithmetic::I8Row => (CeilingKind::Int8, 1),
+        Arithmetic::I8Pair => (CeilingKind::Int8, 2),
+        Arithmetic::Bf16Code | Arithmetic::Bf16 => (CeilingKind::Bf16, 1),
+        Arithmetic::F32 => (CeilingKind::Float32, 1),
+    }
+}
+
 /// Pairs of a query in `span` and a key that it sees: `Σ min(position + 1, window)`.
 fn pairs(span: Span, window: usize) -> u64 {
     let triangle = |n: usize| n as u64 * (n as u64 + 1) / 2;
@@ -223,10 +234,10 @@ fn matrices(
     let layout = PanelLayout::converted(stored, format, rows, cols)?;
     let bytes = backend.layout_bytes(&layout)? as u64;
     let macs = rows as u64 * cols as u64;
-    let (int8_macs, float_macs) = match setup.weights.activations.arithmetic(format) {
-        Arithmetic::I8 | Arithmetic::I8Row => (macs, 0),
-        Arithmetic::I8Pair => (2 * macs, 0),
-        Arithmetic::Bf16Code | Arithmetic::Bf16 | Arithmetic::F32 => (0, macs),
+    let (unit, products) = products(setup.weights.activations.arithmetic(format));
+    let (int8_macs, float_macs) = match unit {
+        CeilingKind::Int8 => (macs * products, 0),
+        _ => (0, macs),
     };
     Ok(Matrices {
         bytes,

@@ -50,22 +50,14 @@ impl Point {
     }
 }
 
-/// How a series is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stroke {
-    /// Measured: a line through dots.
-    Solid,
-    /// Computed or fitted: dashes without dots.
-    Dashed,
-}
+/// Most lines of one plot that can be told apart.
+pub const SERIES_MAX: usize = 6;
 
-/// Points with a name.
+/// Points with a name: a line through dots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
-    pub stroke: Stroke,
     /// In the order of the line. Points that the axes cannot show (zero or less on a logarithmic one) are left out.
     pub points: Vec<Point>,
 }
@@ -88,7 +80,7 @@ pub struct Plot {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Lines, at most six for distinct colours.
+    /// Lines, at most [`SERIES_MAX`] for distinct colours.
     pub series: Vec<Series>,
     /// Named places.
     pub marks: Vec<Mark>,
@@ -107,10 +99,9 @@ impl Plot {
     }
 
     /// The same with one more line.
-    pub fn with(mut self, name: impl Into<String>, stroke: Stroke, points: Vec<Point>) -> Self {
+    pub fn with(mut self, name: impl Into<String>, points: Vec<Point>) -> Self {
         self.series.push(Series {
             name: name.into(),
-            stroke,
             points,
         });
         self
@@ -120,7 +111,7 @@ impl Plot {
     ///
     /// # Errors
     /// [`ReportError::NothingToPlot`] when no point can be shown, [`ReportError::Drawing`] when drawing fails.
-    pub fn to_svg(&self) -> Result<String, ReportError> {
+    pub(crate) fn to_svg(&self) -> Result<String, ReportError> {
         svg::draw(self)
     }
 

@@ -12,14 +12,14 @@ use plotters::prelude::{
     LineSeries, PathElement, RGBColor, SVGBackend, ShapeStyle, Text,
 };
 
-use super::{Axis, Plot, Point, Series, Stroke};
+use super::{Axis, Plot, Point, SERIES_MAX, Series};
 use crate::ReportError;
 
 /// Size in CSS pixels.
 const SIZE: (u32, u32) = (760, 420);
 /// Line, dot and bar colours, in order: distinct for the colour-blind as well (Okabe and Ito's palette without black, its
 /// blue lighter for dark screens).
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; SERIES_MAX] = [
     RGBColor(46, 134, 193),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -168,18 +168,10 @@ fn line(
     let points = points.filter(|point| point.is_drawable(&plot.x, &plot.y));
     let path: Vec<(f64, f64)> = points.map(|point| plot.place(point, point.y)).collect();
     let style = ShapeStyle::from(colour).stroke_width(2);
-    let (drawn, legend_width) = match series.stroke {
-        Stroke::Dashed => {
-            let dashes = DashedLineSeries::new(path, 6, 4, style);
-            (chart.draw_series(dashes).map_err(failed)?, 8)
-        }
-        Stroke::Solid => {
-            let solid = LineSeries::new(path, style);
-            (chart.draw_series(solid).map_err(failed)?, 20)
-        }
-    };
+    let drawn = chart.draw_series(LineSeries::new(path, style));
+    let drawn = drawn.map_err(failed)?;
     drawn.label(&series.name).legend(move |(x, y)| {
-        let path = vec![(x, y), (x + legend_width, y)];
+        let path = vec![(x, y), (x + 20, y)];
         PathElement::new(path, style)
     });
     Ok(())
@@ -192,9 +184,6 @@ fn dots(
     series: &Series,
     (colour, width): (RGBColor, f64),
 ) -> Result<(), ReportError> {
-    if series.stroke == Stroke::Dashed {
-        return Ok(());
-    }
     let points = series.points.iter();
     let points = points.filter(|point| point.is_drawable(&plot.x, &plot.y));
     let dots = points.clone().map(|point| {
@@ -254,7 +243,7 @@ fn legend(chart: &mut Chart<'_>, plot: &Plot, frame: Frame) -> Result<(), Report
 
 #[cfg(test)]
 mod tests {
-    use crate::plot::{Axis, Mark, Plot, Point, Scale, Stroke};
+    use crate::plot::{Axis, Mark, Plot, Point, Scale};
     use crate::spread::Spread;
 
     fn plot() -> Plot {
@@ -271,9 +260,8 @@ mod tests {
             Axis::new("tokens", Scale::Log2),
             Axis::new("time, ms", Scale::Log10),
         )
-        .with("with the cache", Stroke::Solid, line(1.0))
-        .with("without", Stroke::Solid, line(9.0))
-        .with("fit", Stroke::Dashed, line(5.0));
+        .with("with the cache", line(1.0))
+        .with("without", line(9.0));
         plot.marks.push(Mark {
             x: 64.0,
             label: "knee".to_owned(),
@@ -285,14 +273,13 @@ mod tests {
     fn every_dot_line_tick_and_name_is_there() {
         let svg = plot().to_svg().unwrap();
         assert_eq!(svg.matches("<circle").count(), 8, "{svg}");
-        // Three bars of three strokes at each dot; two solid lines; further paths are axes, grid, dashes and legend.
+        // Three bars of three strokes at each dot; two lines; further paths are axes, grid and legend.
         assert!(svg.matches("<polyline").count() >= 8 * 3 + 2, "{svg}");
         for text in [
             "16",
             "1024",
             "with the cache",
             "without",
-            "fit",
             "knee",
             "tokens",
             "time, ms",
@@ -312,7 +299,7 @@ mod tests {
 
     #[test]
     fn points_without_a_place_are_left_out() {
-        let plot = plot().with("zero", Stroke::Solid, vec![Point::new(0.0, 1.0)]);
+        let plot = plot().with("zero", vec![Point::new(0.0, 1.0)]);
         assert_eq!(plot.to_svg().unwrap().matches("<circle").count(), 8);
     }
 

@@ -1,7 +1,7 @@
 //! The result as a report.
 
 use ucuz_report::{
-    Axis, Block, Cell, Column, Document, Plot, Point, PowerLaw, Scale, Section, Stroke, Table,
+    Axis, Block, Cell, Column, Document, Plot, Point, PowerLaw, Scale, Section, Table,
 };
 
 use super::{CachePoint, CacheResult, Cost, Growth};
@@ -73,93 +73,80 @@ impl CacheResult {
     }
 
     fn time_table(&self) -> Table {
-        let columns = vec![
-            Column::new("tokens", ""),
-            Column::new("with", "s"),
-            Column::new("min-max", "s"),
-            Column::new("runs", ""),
-            Column::new("without", "s"),
-            Column::new("min-max", "s"),
-            Column::new("runs", ""),
-            Column::new("without/with", ""),
-            Column::new("with", "GMAC"),
-            Column::new("without", "GMAC"),
+        let columns = [
+            ("tokens", ""),
+            ("with", "s"),
+            ("min-max", "s"),
+            ("runs", ""),
+            ("without", "s"),
+            ("min-max", "s"),
+            ("runs", ""),
+            ("without/with", ""),
+            ("with", "GMAC"),
+            ("without", "GMAC"),
         ];
-        let mut table = Table::new("Time and multiply-accumulates", columns);
-        for CachePoint {
-            tokens,
-            with,
-            without,
-        } in &self.points
-        {
-            let mut row = vec![Cell::Count(*tokens as u64)];
-            for cost in [with, without] {
-                row.push(Cell::median(&cost.seconds));
-                row.push(Cell::extremes(&cost.seconds));
-                row.push(Cell::Count(cost.seconds.repetitions as u64));
+        let giga = |cost: &Cost| Cell::number(cost.macs as f64 / 1e9);
+        let cells = |point: &CachePoint| {
+            let CachePoint { with, without, .. } = point;
+            let mut row = vec![Cell::Count(point.tokens as u64)];
+            for Cost { seconds, .. } in [with, without] {
+                row.extend([Cell::median(seconds), Cell::extremes(seconds)]);
+                row.push(Cell::Count(seconds.repetitions as u64));
             }
             row.push(Cell::number(without.seconds.median / with.seconds.median));
-            row.push(Cell::number(with.macs as f64 / 1e9));
-            row.push(Cell::number(without.macs as f64 / 1e9));
-            table.push(row);
-        }
-        table
+            row.extend([with, without].map(giga));
+            row
+        };
+        let rows = self.points.iter().map(cells);
+        table("Time and multiply-accumulates", &columns, rows)
     }
 
     fn memory_table(&self) -> Table {
-        let columns = vec![
-            Column::new("tokens", ""),
-            Column::new("scores with", "MiB"),
-            Column::new("without", "MiB"),
-            Column::new("keys+values with", "MiB"),
-            Column::new("without", "MiB"),
-            Column::new("formula with", "MiB"),
-            Column::new("without", "MiB"),
-            Column::new("peak with", "MiB"),
-            Column::new("without", "MiB"),
+        let columns = [
+            ("tokens", ""),
+            ("scores with", "MiB"),
+            ("without", "MiB"),
+            ("keys+values with", "MiB"),
+            ("without", "MiB"),
+            ("formula with", "MiB"),
+            ("without", "MiB"),
+            ("peak with", "MiB"),
+            ("without", "MiB"),
         ];
-        let mut table = Table::new("Bytes read, and memory", columns);
         let mib = |bytes: u64| Cell::number(bytes as f64 / MIB);
-        for CachePoint {
-            tokens,
-            with,
-            without,
-        } in &self.points
-        {
-            let mut row = vec![Cell::Count(*tokens as u64)];
-            let bytes: [fn(&Cost) -> Option<u64>; 4] = [
-                |cost| Some(cost.score_bytes),
-                |cost| Some(cost.kv_bytes),
-                |cost| Some(cost.memory_bytes),
-                |cost| cost.memory_peak_bytes,
-            ];
+        let bytes: [fn(&Cost) -> Option<u64>; 4] = [
+            |cost| Some(cost.score_bytes),
+            |cost| Some(cost.kv_bytes),
+            |cost| Some(cost.memory_bytes),
+            |cost| cost.memory_peak_bytes,
+        ];
+        let cells = |point: &CachePoint| {
+            let mut row = vec![Cell::Count(point.tokens as u64)];
             for value in bytes {
-                row.extend([with, without].map(|cost| value(cost).map_or(Cell::Empty, mib)));
+                let both = [&point.with, &point.without];
+                row.extend(both.map(|cost| value(cost).map_or(Cell::Empty, mib)));
             }
-            table.push(row);
-        }
-        table
+            row
+        };
+        let rows = self.points.iter().map(cells);
+        table("Bytes read, and memory", &columns, rows)
     }
 
     fn growth_section(&self) -> Section {
-        let columns = vec![
-            Column::new("quantity", ""),
-            Column::new("with", "exponent"),
-            Column::new("error", ""),
-            Column::new("without", "exponent"),
-            Column::new("error", ""),
+        let columns = [
+            ("quantity", ""),
+            ("with", "exponent"),
+            ("error", ""),
+            ("without", "exponent"),
+            ("error", ""),
         ];
-        let mut table = Table::new("", columns);
-        for Growth {
-            quantity,
-            with,
-            without,
-        } in &self.growth
-        {
-            let mut row = vec![Cell::text(*quantity)];
-            row.extend([with, without].into_iter().flat_map(exponent));
-            table.push(row);
-        }
+        let cells = |growth: &Growth| {
+            let laws = [&growth.with, &growth.without];
+            let mut row = vec![Cell::text(growth.quantity)];
+            row.extend(laws.into_iter().flat_map(exponent));
+            row
+        };
+        let table = table("", &columns, self.growth.iter().map(cells));
         let words = "Each total over the number of tokens n, as a power n^e fitted by least squares on logarithms over all lengths, with the standard error of e.";
         Section {
             heading: "Growth".to_owned(),
@@ -188,15 +175,21 @@ impl CacheResult {
         Plot::new(title, x, Axis::new(unit, Scale::Log10))
             .with(
                 named("with the cache", |growth| growth.with),
-                Stroke::Solid,
                 points(|p| &p.with),
             )
             .with(
                 named("without", |growth| growth.without),
-                Stroke::Solid,
                 points(|p| &p.without),
             )
     }
+}
+
+fn table(caption: &str, columns: &[(&str, &str)], rows: impl Iterator<Item = Vec<Cell>>) -> Table {
+    let columns = columns.iter();
+    let columns = columns.map(|(name, unit)| Column::new(*name, *unit));
+    let mut table = Table::new(caption, columns.collect());
+    rows.for_each(|row| table.push(row));
+    table
 }
 
 /// Exponent and standard error.

@@ -7,11 +7,11 @@ use ucuz_tensor::cache::BLOCK_TOKENS;
 
 use super::compare::{self, Side};
 use super::{AGAIN_MAX_S, CacheResult, Options};
-use crate::bench::ModelFacts;
 use crate::bench::ids::ids;
 use crate::bench::session::{Capacity, Feed, Session};
 use crate::bench::setup::Setup;
 use crate::bench::work::{Counter, Span, Work};
+use crate::bench::{ModelFacts, ascending};
 use crate::{Host, Provenance};
 
 /// Whether the past is kept.
@@ -75,9 +75,10 @@ pub fn run(
     about: (Provenance, ModelFacts),
     host: &mut dyn Host,
 ) -> Result<CacheResult> {
-    let mut options = options.clone();
-    options.lengths.sort_unstable();
-    options.lengths.dedup();
+    let options = Options {
+        lengths: ascending(options.lengths.clone()),
+        ..options.clone()
+    };
     ensure!(
         options.lengths.first().is_some_and(|length| *length > 0),
         "lengths are at least 1, and there is at least one"

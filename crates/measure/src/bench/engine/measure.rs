@@ -5,16 +5,16 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{BatchStep, Bench, Decode, Prefill, STEPS};
-use crate::bench::Measured;
 use crate::bench::ids::ids;
 use crate::bench::session::{Feed, Session};
 use crate::bench::work::Span;
+use crate::bench::{Measured, ascending};
 use crate::{Host, repeat};
 
 impl Bench<'_> {
     /// Time to the first token, by prompt length.
     pub(super) fn prefill(&mut self, host: &mut dyn Host) -> Result<Vec<Prefill>> {
-        let lengths = ascending(&self.options.prompt_lengths);
+        let lengths = ascending(self.options.prompt_lengths.clone());
         let Some(longest) = lengths.last() else {
             return Ok(Vec::new());
         };
@@ -38,7 +38,7 @@ impl Bench<'_> {
                 Ok(took)
             })?;
             let work = self.counter.prefill(feed.span(), self.step_rows);
-            let roofline = self.options.roofline.as_ref();
+            let roofline = self.roofline.as_ref();
             Ok(Prefill {
                 prompt_tokens: length,
                 measured: Measured::new(seconds, length, work, roofline),
@@ -51,7 +51,7 @@ impl Bench<'_> {
 
     /// Time of a step of one sequence, by context.
     pub(super) fn decode(&mut self, host: &mut dyn Host) -> Result<Vec<Decode>> {
-        let contexts = ascending(&self.options.contexts);
+        let contexts = ascending(self.options.contexts.clone());
         let Some(longest) = contexts.last() else {
             return Ok(Vec::new());
         };
@@ -87,7 +87,7 @@ impl Bench<'_> {
 
     /// Time of a step of several sequences, by their number.
     pub(super) fn batch(&mut self, host: &mut dyn Host) -> Result<Vec<BatchStep>> {
-        let batches = ascending(&self.options.batches);
+        let batches = ascending(self.options.batches.clone());
         let Some(&largest) = batches.last() else {
             return Ok(Vec::new());
         };
@@ -135,17 +135,9 @@ impl Bench<'_> {
         })?;
         let spans: Vec<Span> = feeds.iter().map(Feed::span).collect();
         let work = self.counter.step(&spans, feeds.len());
-        let roofline = self.options.roofline.as_ref();
+        let roofline = self.roofline.as_ref();
         Ok(Measured::new(seconds, feeds.len(), work, roofline))
     }
-}
-
-/// Each value once, smallest first.
-fn ascending(values: &[usize]) -> Vec<usize> {
-    let mut values = values.to_vec();
-    values.sort_unstable();
-    values.dedup();
-    values
 }
 
 /// The mean of a few steps in a row.

@@ -17,6 +17,7 @@ mod report;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use ucuz_tensor::CacheSpec;
 use ucuz_tensor::cache::BLOCK_TOKENS;
 
 use super::roofline::Roofline;
@@ -44,8 +45,6 @@ pub struct Options {
     pub batch_context: usize,
     /// Measurements of each point, after one to warm up.
     pub repetitions: usize,
-    /// What the device reached in this run, if it was measured.
-    pub roofline: Option<Roofline>,
 }
 
 /// Prefill of one prompt.
@@ -100,11 +99,20 @@ pub struct EngineResult {
     pub knee: Option<Knee>,
 }
 
+/// A bench that is known to fit.
+pub struct Plan<'a> {
+    setup: &'a Setup<'a>,
+    options: &'a Options,
+    cache: CacheSpec,
+    capacity: Capacity,
+}
+
 /// A bench under way.
 struct Bench<'a> {
     session: Session,
     counter: Counter,
     options: &'a Options,
+    roofline: Option<Roofline>,
     step_rows: usize,
     vocab: usize,
 }
@@ -152,45 +160,73 @@ impl Options {
     }
 }
 
-/// Measures.
-///
-/// # Errors
-/// Lengths beyond the context, too little KV memory, what the model or the backend reports.
-pub fn run(
-    setup: &Setup<'_>,
-    options: &Options,
-    about: (Provenance, ModelFacts),
-    host: &mut dyn Host,
-) -> Result<EngineResult> {
-    options.check(setup)?;
-    let (cache, capacity) = (setup.cache(), options.capacity(setup));
-    setup.check_kv_memory(capacity.kv_bytes(&cache))?;
-    let model = setup.load(cache, capacity.context, host)?;
-    let mut bench = Bench {
-        session: Session::new(setup, model, capacity)?,
-        counter: Counter::new(setup)?,
-        options,
-        step_rows: capacity.step_rows,
-        vocab: setup.checkpoint.config.vocab,
-    };
-    let prefill = bench.prefill(host)?;
-    let decode = bench.decode(host)?;
-    let batch = bench.batch(host)?;
-    let speeds: Vec<(usize, f64)> = batch
-        .iter()
-        .map(|step| (step.batch, step.measured.tokens_per_s.median))
-        .collect();
-    let (provenance, model) = about;
-    Ok(EngineResult {
-        bench: "engine",
-        provenance,
-        model,
-        step_rows: capacity.step_rows,
-        batch_context: options.batch_context,
-        roofline: options.roofline,
-        prefill,
-        decode,
-        batch,
-        knee: knee(&speeds),
-    })
+impl<'a> Plan<'a> {
+    /// Checks that all of `options` can be measured.
+    ///
+    /// # Errors
+    /// Lengths beyond the context, too little KV memory.
+    pub fn new(setup: &'a Setup<'a>, options: &'a Options) -> Result<Self> {
+        options.check(setup)?;
+        let (cache, capacity) = (setup.cache(), options.capacity(setup));
+        setup.check_kv_memory(capacity.kv_bytes(&cache))?;
+        Ok(Self {
+            setup,
+            options,
+            cache,
+            capacity,
+        })
+    }
+
+    /// Measures; `roofline` is what the device reached in this run, if it was measured.
+    ///
+    /// # Errors
+    /// What the model or the backend reports.
+    pub fn run(
+        self,
+        about: (Provenance, ModelFacts),
+        roofline: Option<Roofline>,
+        host: &mut dyn Host,
+    ) -> Result<EngineResult> {
+        let Self {
+            setup,
+            options,
+            cache,
+            capacity,
+        } = self;
+        let model = setup.load(cache, capacity.context, host)?;
+        let bench = Bench {
+            session: Session::new(setup, model, capacity)?,
+            counter: Counter::new(setup)?,
+            options,
+            roofline,
+            step_rows: capacity.step_rows,
+            vocab: setup.checkpoint.config.vocab,
+        };
+        bench.run(about, host)
+    }
+}
+
+impl Bench<'_> {
+    fn run(mut self, about: (Provenance, ModelFacts), host: &mut dyn Host) -> Result<EngineResult> {
+        let prefill = self.prefill(host)?;
+        let decode = self.decode(host)?;
+        let batch = self.batch(host)?;
+        let speeds: Vec<(usize, f64)> = batch
+            .iter()
+            .map(|step| (step.batch, step.measured.tokens_per_s.median))
+            .collect();
+        let (provenance, model) = about;
+        Ok(EngineResult {
+            bench: "engine",
+            provenance,
+            model,
+            step_rows: self.step_rows,
+            batch_context: self.options.batch_context,
+            roofline: self.roofline,
+            prefill,
+            decode,
+            batch,
+            knee: knee(&speeds),
+        })
+    }
 }

@@ -1,9 +1,6 @@
 //! The result as a report.
 
-use ucuz_report::plot::Mark;
-use ucuz_report::{
-    Axis, Block, Cell, Column, Document, Plot, Point, Scale, Section, Stroke, Table,
-};
+use ucuz_report::{Axis, Block, Cell, Column, Document, Mark, Plot, Point, Scale, Section, Table};
 
 use super::{EngineResult, Knee, STEPS};
 use crate::bench::{Measured, Roofline};
@@ -136,7 +133,7 @@ fn time_plot(title: &str, x: &str, points: &[(usize, &Measured)]) -> Plot {
         Axis::new(x, Scale::Log2),
         Axis::new("time, ms", Scale::Log10),
     );
-    Plot::new(title, axes.0, axes.1).with("measured", Stroke::Solid, time.collect())
+    Plot::new(title, axes.0, axes.1).with("measured", time.collect())
 }
 
 fn speed_plot(title: &str, x: &str, points: &[(usize, &Measured)]) -> Plot {
@@ -147,5 +144,5 @@ fn speed_plot(title: &str, x: &str, points: &[(usize, &Measured)]) -> Plot {
         Axis::new(x, Scale::Log2),
         Axis::new("tokens/s", Scale::Linear),
     );
-    Plot::new(title, axes.0, axes.1).with("measured", Stroke::Solid, speed.collect())
+    Plot::new(title, axes.0, axes.1).with("measured", speed.collect())
 }

@@ -24,16 +24,24 @@ impl Noise {
     }
 }
 
+/// Bytes of a stored row of `cols` numbers.
+///
+/// # Errors
+/// Columns that the format cannot store.
+pub fn row_bytes(format: Format, cols: usize) -> Result<usize> {
+    format.row_bytes(cols).with_context(|| {
+        let multiple = format.info().block_elements;
+        format!(
+            "rows of {format} are multiples of {multiple}, got {cols}; change --shape or --formats"
+        )
+    })
+}
+
 /// Stored rows. Every byte of a coded block is `0x2?`, so that wherever its scales lie they are small normal numbers; the
 /// last byte of a float is `0x3c`, about one or a hundredth.
 fn stored(format: Format, rows: usize, cols: usize) -> Result<Vec<u8>> {
     let info = format.info();
-    let row_bytes = format.row_bytes(cols).with_context(|| {
-        format!(
-            "rows of {format} are multiples of {}, got {cols}",
-            info.block_elements
-        )
-    })?;
+    let row_bytes = row_bytes(format, cols)?;
     let mut noise = Noise(1);
     let mut bytes: Vec<u8> = (0..row_bytes * rows).map(|_| noise.byte()).collect();
     if info.block_elements > 1 {

@@ -1,13 +1,13 @@
 //! How the measurements look.
 
 use ucuz_report::{
-    Axis, Block, Cell, Column, Document, Fact, Plot, Point, Scale, Section, Stroke, Table,
+    Axis, Block, Cell, Column, Document, Fact, Plot, Point, SERIES_MAX, Scale, Section, Table,
 };
 
 use super::{KernelBench, KernelRow, MARGIN, MeasuredCeiling, Operation};
 
-/// Lines of one plot that can be told apart.
-const LINES_MAX: usize = 6;
+/// A variant's name and its points.
+type Line<'a> = (&'a str, Vec<Point>);
 
 impl KernelBench {
     /// The report.
@@ -78,16 +78,17 @@ impl KernelBench {
         let mut table = Table::new("", columns(&COLUMNS));
         rows.iter().for_each(|row| table.push(cells(row)));
         let mut blocks = vec![Block::Table(table)];
-        blocks.extend(self.plot(&rows).map(Block::Plot));
+        blocks.extend(self.plots(&rows).into_iter().map(Block::Plot));
         Some(Section {
             heading: name.to_owned(),
             blocks,
         })
     }
 
-    /// Operations against rows on the picked device; none when there is nothing to draw a line through.
-    fn plot(&self, rows: &[&KernelRow]) -> Option<Plot> {
-        let mut lines: Vec<(&str, Vec<Point>)> = Vec::new();
+    /// Operations against rows on the picked device, as many lines a plot as can be told apart; none when there is nothing
+    /// to draw a line through.
+    fn plots(&self, rows: &[&KernelRow]) -> Vec<Plot> {
+        let mut lines: Vec<Line<'_>> = Vec::new();
         for row in rows.iter().filter(|row| row.device == self.picked) {
             let point = Point::measured(
                 row.label.rows as f64,
@@ -102,16 +103,11 @@ impl KernelBench {
             }
         }
         lines.retain(|(_, points)| points.len() > 1 && points.iter().any(|p| p.y > 0.0));
-        lines.first()?;
-        let mut plot = Plot::new(
-            format!("{} on {}", rows[0].label.operation, self.picked),
-            Axis::new("rows", Scale::Log2),
-            Axis::new("Goperations/s", Scale::Log2),
-        );
-        for (name, points) in lines.into_iter().take(LINES_MAX) {
-            plot = plot.with(name, Stroke::Solid, points);
-        }
-        Some(plot)
+        let title = format!("{} on {}", rows[0].label.operation, self.picked);
+        lines
+            .chunks(SERIES_MAX)
+            .map(|part| plot(title.clone() + &names(part, lines.len()), part))
+            .collect()
     }
 
     fn verdict_section(&self) -> Section {
@@ -139,6 +135,24 @@ impl KernelBench {
             blocks: blocks.into_iter().map(Block::Paragraph).collect(),
         }
     }
+}
+
+/// What a title says of the lines of `part`, one of several plots of `all` lines; a plot of one line has no legend.
+fn names(part: &[Line<'_>], all: usize) -> String {
+    match part {
+        [("", _)] => String::new(),
+        [(only, _)] => format!(", {only}"),
+        [(first, _), .., (last, _)] if part.len() < all => format!(", {first} to {last}"),
+        _ => String::new(),
+    }
+}
+
+fn plot(title: String, lines: &[Line<'_>]) -> Plot {
+    let [x, y] = ["rows", "Goperations/s"].map(|label| Axis::new(label, Scale::Log2));
+    let plot = Plot::new(title, x, y);
+    lines.iter().fold(plot, |plot, (name, points)| {
+        plot.with(*name, points.clone())
+    })
 }
 
 /// Columns of an operation's table.

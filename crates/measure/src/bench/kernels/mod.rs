@@ -66,6 +66,17 @@ impl Options {
     pub fn heads(&self) -> HeadShape {
         self.shape.heads()
     }
+
+    /// Refuses formats that cannot store rows of the shape.
+    fn check(&self) -> Result<()> {
+        let are_stored = |o: &Operation| matches!(o, Operation::Linear | Operation::Embed);
+        if self.operations.iter().any(are_stored) {
+            for format in &self.formats {
+                data::row_bytes(*format, self.shape.cols)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A device by name.
@@ -118,6 +129,8 @@ pub struct DeviceCeilings {
 /// Everything measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KernelBench {
+    /// `kernels`.
+    pub bench: &'static str,
     /// Where and how.
     pub provenance: Provenance,
     /// Weights of a product, `ROWSxCOLS`.
@@ -150,6 +163,7 @@ pub fn run(
     host: &mut dyn Host,
 ) -> Result<KernelBench> {
     ensure!(picked < devices.len(), "no device to measure");
+    options.check()?;
     let mut bench = Bench {
         devices,
         picked,
@@ -172,6 +186,7 @@ pub fn run(
         before.ceilings.finish(&after.ceilings);
     }
     Ok(KernelBench {
+        bench: "kernels",
         provenance,
         shape: options.shape.to_string(),
         activations: options.activations.name(),

@@ -12,6 +12,9 @@ const HEADS_PER_KV_HEAD: usize = 4;
 /// Longest side of a weight: a vocabulary.
 const SIDE_MAX: usize = 1 << 20;
 
+/// Most weights: 8 GiB in f32. The largest heads of today have 1.4 billion (262144x5376).
+const WEIGHTS_MAX: usize = 1 << 31;
+
 /// Outputs and inputs of a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -44,7 +47,7 @@ impl fmt::Display for Shape {
 /// A text that is no shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a shape is ROWSxCOLS like 2048x2048, each from 1 to {SIDE_MAX}, columns a multiple of 32; got {0:?}"
+    "a shape is ROWSxCOLS like 2048x2048, each from 1 to {SIDE_MAX}, columns a multiple of 32, at most {WEIGHTS_MAX} weights in all; got {0:?}"
 )]
 pub struct BadShape(pub String);
 
@@ -60,7 +63,9 @@ impl FromStr for Shape {
             Some((side(rows)?, side(cols)?))
         });
         match sides {
-            Some((rows, cols)) if cols.is_multiple_of(32) => Ok(Self { rows, cols }),
+            Some((rows, cols)) if cols.is_multiple_of(32) && rows <= WEIGHTS_MAX / cols => {
+                Ok(Self { rows, cols })
+            }
             _ => Err(BadShape(text.to_owned())),
         }
     }
@@ -79,6 +84,7 @@ mod tests {
                 cols: 576
             })
         );
+        assert!("1048576x2048".parse::<Shape>().is_ok());
         assert_eq!("1x32".parse::<Shape>().unwrap().to_string(), "1x32");
         for text in [
             "",
@@ -89,6 +95,7 @@ mod tests {
             "8x33",
             "8x-32",
             "99999999x32",
+            "1048576x2080",
             "8x32x2",
         ] {
             let error = text.parse::<Shape>().unwrap_err();

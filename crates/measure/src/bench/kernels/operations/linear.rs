@@ -7,11 +7,12 @@
 use std::rc::Rc;
 
 use anyhow::Result;
-use ucuz_tensor::{Arithmetic, Backend, CeilingKind, Format, Tensor};
+use ucuz_tensor::{Backend, CeilingKind, Format, Tensor};
 
 use super::super::case::{Case, Cost, Label};
 use super::super::operation::Operation;
 use super::super::{Options, data};
+use crate::bench::work::products;
 
 /// Rows of an embedding table that is looked up.
 const TABLE_ROWS: usize = 8192;
@@ -31,7 +32,7 @@ pub fn linear(backend: &dyn Backend, options: &Options, format: Format) -> Resul
         options.cold_bytes,
     )?;
     let ring = Rc::new(ring);
-    let arithmetic = activations.arithmetic(format);
+    let (unit, products) = products(activations.arithmetic(format));
     let case = |rows: usize| -> Result<Case> {
         let x = data::activations(rows, cols)?;
         let mut dst = Tensor::zeroed(rows, out, "products")?;
@@ -48,8 +49,8 @@ pub fn linear(backend: &dyn Backend, options: &Options, format: Format) -> Resul
             cost: Cost {
                 memory_bytes: ring[0].len_bytes() as u64,
                 cache_bytes: (rows * (cols + out) * 4) as u64,
-                operations: (2 * rows * out * cols * codes(arithmetic)) as u64,
-                unit: unit(arithmetic),
+                operations: 2 * (rows * out * cols) as u64 * products,
+                unit,
             },
             limits,
             batch: data::step(1, rows, rows),
@@ -60,24 +61,6 @@ pub fn linear(backend: &dyn Backend, options: &Options, format: Format) -> Resul
         })
     };
     options.rows.iter().map(|rows| case(*rows)).collect()
-}
-
-/// Products that stand for one product: two where activations are two codes.
-fn codes(arithmetic: Arithmetic) -> usize {
-    if arithmetic == Arithmetic::I8Pair {
-        2
-    } else {
-        1
-    }
-}
-
-/// The rate that bounds products.
-const fn unit(arithmetic: Arithmetic) -> CeilingKind {
-    match arithmetic {
-        Arithmetic::F32 => CeilingKind::Float32,
-        Arithmetic::Bf16Code | Arithmetic::Bf16 => CeilingKind::Bf16,
-        _ => CeilingKind::Int8,
-    }
 }
 
 /// Looking up every number of rows: stored bytes in, `4 r n` bytes out, one multiplication a number. The table may well be

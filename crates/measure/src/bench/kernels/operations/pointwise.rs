@@ -30,12 +30,8 @@ struct Counts {
     operations: usize,
 }
 
-fn case(operation: Operation, options: &Options, rows: usize, counts: Counts, body: Body) -> Case {
-    let cols = match operation {
-        Operation::SiluMul | Operation::GeluMul => options.shape.cols * GATE_FACTOR,
-        Operation::QkNormRope => options.heads().qkv_cols(),
-        _ => options.shape.cols,
-    };
+/// A case on `[rows, cols]` numbers.
+fn case(operation: Operation, (rows, cols): (usize, usize), counts: Counts, body: Body) -> Case {
     let mut batch = data::step(1, rows, rows);
     batch.logit_rows = (0..rows as u32).collect();
     Case {
@@ -85,7 +81,7 @@ pub fn hidden(options: &Options, operation: Operation) -> Result<Vec<Case>> {
             numbers,
             operations,
         };
-        Ok(case(operation, options, rows, counts, body))
+        Ok(case(operation, (rows, cols), counts, body))
     };
     options.rows.iter().map(|rows| build(*rows)).collect()
 }
@@ -112,18 +108,18 @@ pub fn gated(options: &Options, operation: Operation) -> Result<Vec<Case>> {
                 SILU_MUL_OPERATIONS
             },
         };
-        Ok(case(operation, options, rows, counts, body))
+        Ok(case(operation, (rows, cols), counts, body))
     };
     options.rows.iter().map(|rows| build(*rows)).collect()
 }
 
-/// Norms and rotation of packed queries and keys. Values lie between them and are counted, though not touched: a fifth of the
-/// row in the shapes measured here.
+/// Norms and rotation of packed queries and keys. The values behind them are not touched, and so not counted.
 ///
 /// # Errors
 /// Memory.
 pub fn qk_norm_rope(options: &Options) -> Result<Vec<Case>> {
     let heads = options.heads();
+    let cols = (heads.heads + heads.kv_heads) * heads.head_dim;
     let build = |rows: usize| -> Result<Case> {
         let mut qkv = data::activations(rows, heads.qkv_cols())?;
         let rope = rope_table(rows, heads.head_dim)?;
@@ -141,7 +137,7 @@ pub fn qk_norm_rope(options: &Options) -> Result<Vec<Case>> {
             numbers: 2,
             operations: QK_NORM_ROPE_OPERATIONS,
         };
-        Ok(case(Operation::QkNormRope, options, rows, counts, body))
+        Ok(case(Operation::QkNormRope, (rows, cols), counts, body))
     };
     options.rows.iter().map(|rows| build(*rows)).collect()
 }
