@@ -7,6 +7,7 @@ use core::arch::x86_64::*;
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::PANEL_ROWS;
 
+use crate::arch::prefetch_weights;
 use crate::table::FloatCall;
 
 /// How weights are stored, as a constant that kernels are compiled for.
@@ -72,6 +73,9 @@ fn product<const S: Stored, const R: usize>(
             .chunks_exact(pair_bytes)
             .zip(x.chunks_exact(2 * stride))
         {
+            if half == 0 {
+                prefetch_weights(pair.as_ptr(), pair_bytes / 64);
+            }
             let w = columns::<S>(pair, half);
             for side in 0..2 {
                 let x = &x[side * stride + first..][..R];

@@ -7,8 +7,8 @@
 use core::arch::x86_64::*;
 
 use crate::activations::{I8Group, Tile};
-use crate::arch::generic;
 use crate::arch::shape::{Shape, with_shape};
+use crate::arch::{generic, prefetch_weights};
 use crate::table::CodedCall;
 
 /// Activation rows that share an unpacked group; more would not fit 16 registers.
@@ -46,6 +46,9 @@ macro_rules! kernel {
                     }
                     for planes in block.chunks(call.planes) {
                         panel.subs::<S>(&mut scales);
+                        if half == 0 && first == 0 {
+                            prefetch_weights(panel.next, 1 + usize::from(S::BITS));
+                        }
                         let mut dots = panel.$dots::<S, R>(planes, first);
                         undo_bias::<R>(&mut dots, $undone(S::BITS, S::BIAS), &planes[0], first);
                         for row in 0..R {

@@ -7,6 +7,7 @@ use ucuz_tensor::layout::PANEL_ROWS;
 
 use crate::activations::{RowSpan, Tile};
 use crate::arch::generic::row_scaled::{SpanCodes, split};
+use crate::arch::prefetch_weights;
 use crate::table::RowCall;
 
 /// Activation rows that share a vector of weights; more would not fit 16 registers.
@@ -33,6 +34,9 @@ fn product<const R: usize>(tile: &mut Tile, call: &RowCall<'_>, first: usize, ha
     let ones = _mm256_set1_epi16(1);
     for (codes, x) in panel.iter().zip(call.spans) {
         for quad in 0..16 {
+            if half == 0 && first == 0 {
+                prefetch_weights(codes.as_ptr().wrapping_add(quad * 64), 1);
+            }
             let w = _mm256_xor_si256(load(codes, quad, half), _mm256_set1_epi8(-128));
             let magnitude = _mm256_abs_epi8(w);
             for (row, acc) in acc.iter_mut().enumerate() {

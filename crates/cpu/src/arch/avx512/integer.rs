@@ -11,12 +11,9 @@
 use core::arch::x86_64::*;
 
 use crate::activations::{I8Group, Tile};
-use crate::arch::generic;
 use crate::arch::shape::{Shape, with_shape};
+use crate::arch::{generic, prefetch_weights};
 use crate::table::CodedCall;
-
-/// How far ahead of the codes in use memory is asked for, in bytes.
-const PREFETCH_BYTES: usize = 2048;
 
 /// Repeats a statement for the first `$R` of 16 rows as straight code; left to itself the compiler keeps a loop, and with it
 /// the accumulators in memory.
@@ -90,9 +87,7 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
         for planes in block.chunks(call.planes) {
             panel.subs::<S>(&mut scales);
             let codes = panel.codes::<S>();
-            if R == 1 {
-                panel.prefetch::<S>();
-            }
+            prefetch_weights(panel.next, 1 + usize::from(S::BITS));
             if let [x] = planes {
                 each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, (x, None), row));
             } else if let [x, rest] = planes {
@@ -231,16 +226,6 @@ impl Cursor {
             _mm512_sllv_epi16(stored, _mm512_set1_epi16((below - shift) as i16))
         };
         _mm512_and_si512(moved, mask)
-    }
-
-    /// Asks for the codes some groups ahead; they may lie past the panel, in the next one, or nowhere.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn prefetch<S: Shape>(&self) {
-        for line in 0..=usize::from(S::BITS) {
-            let ahead = self.next.wrapping_add(PREFETCH_BYTES + line * 64);
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-        }
     }
 }
 

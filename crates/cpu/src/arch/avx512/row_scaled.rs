@@ -11,10 +11,8 @@ use ucuz_tensor::layout::PANEL_ROWS;
 use super::integer::each_row;
 use crate::activations::{RowSpan, Tile};
 use crate::arch::generic::row_scaled::{SpanCodes, split};
+use crate::arch::prefetch_weights;
 use crate::table::RowCall;
-
-/// How far ahead of the codes in use memory is asked for, in bytes.
-const PREFETCH_BYTES: usize = 4096;
 
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
@@ -39,10 +37,7 @@ fn product<const R: usize, const SUMS: usize>(tile: &mut Tile, call: &RowCall<'_
     for (codes, x) in panel.iter().zip(call.spans) {
         for quad in 0..16 {
             let w = load(codes, quad);
-            if R <= 2 {
-                let ahead = codes.as_ptr().wrapping_add(PREFETCH_BYTES + quad * 64);
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            }
+            prefetch_weights(codes.as_ptr().wrapping_add(quad * 64), 1);
             each_row!(R, row => {
                 let sum = &mut acc[row][quad % SUMS];
                 *sum = _mm512_dpbusd_epi32(*sum, w, columns(x, row, quad));
