@@ -58,6 +58,7 @@ fn kernel(kernels: &Kernels, format: Format, rows: usize, planes: usize) -> (f64
         coded,
         groups: &groups,
         rows,
+        ahead: 0,
     };
     let (best, median) = measure(|| {
         for _ in 0..CALLS {

@@ -31,6 +31,8 @@ pub struct CodedCall<'a> {
     pub planes: usize,
     /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
     pub rows: usize,
+    /// How far ahead of the panel's bytes memory is asked for, in bytes.
+    pub ahead: usize,
 }
 
 /// One panel of row-scaled weights times one block of row-scaled activations.
@@ -44,6 +46,8 @@ pub struct RowCall<'a> {
     pub spans: &'a [RowSpan],
     /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
     pub rows: usize,
+    /// How far ahead of the panel's bytes memory is asked for, in bytes.
+    pub ahead: usize,
 }
 
 /// One panel of float weights times one block of float activations.
@@ -55,6 +59,8 @@ pub struct FloatCall<'a> {
     pub x: &'a [f32],
     /// Activation rows that count, 1 to 8; a kernel may write up to the next power of two.
     pub rows: usize,
+    /// As in [`CodedCall`].
+    pub ahead: usize,
 }
 
 /// One panel of codebook weights times one block of float activations.
@@ -70,6 +76,8 @@ pub struct CodebookCall<'a> {
     pub x: &'a [f32],
     /// Activation rows that count, as in [`FloatCall`].
     pub rows: usize,
+    /// As in [`CodedCall`].
+    pub ahead: usize,
 }
 
 /// The sixteen levels of a codebook.
@@ -404,6 +412,7 @@ mod tests {
 
     use super::*;
     use crate::activations::BLOCK_ROWS;
+    use crate::arch::AHEAD_BYTES;
 
     const COLS: usize = 512;
 
@@ -426,6 +435,58 @@ mod tests {
                 .for_each(|high| *high &= 0x3b);
         }
         panel
+    }
+
+    /// Rows of noise; some all zero, nearly zero, with an infinity or a NaN.
+    fn rows_with_extremes(rows: usize, state: &mut u64) -> Vec<f32> {
+        let mut x: Vec<f32> = (0..rows * COLS)
+            .map(|_| (noise(state) as f32 / 8e6 - 1.0).powi(3))
+            .collect();
+        for (row, x) in x.chunks_mut(COLS).enumerate() {
+            match row % 8 {
+                1 => x[..GROUP].fill(-0.0),
+                2 => x[GROUP..2 * GROUP].fill(1e-35),
+                3 => x[GROUP + 5] = f32::NAN,
+                4 => x[2 * GROUP] = f32::NEG_INFINITY,
+                5 => x[0] = f32::MAX,
+                _ => {}
+            }
+        }
+        x
+    }
+
+    #[test]
+    fn every_tier_quantises_as_the_portable_one() {
+        let mut state = 3;
+        for (planes, rows) in [1, 2]
+            .into_iter()
+            .flat_map(|p| (1..=BLOCK_ROWS).map(move |r| (p, r)))
+        {
+            let x = rows_with_extremes(rows, &mut state);
+            let quantised = |kernels: &Kernels| {
+                let mut groups = vec![I8Group::zeroed(); COLS / GROUP * planes];
+                (kernels.quantise_block)(&mut groups, &x, COLS, planes);
+                groups
+            };
+            let expected = quantised(&GENERIC);
+            for tier in Tier::ALL {
+                let Some(kernels) = Kernels::for_tier(tier) else {
+                    eprintln!("skipped: this processor lacks the {tier} tier");
+                    continue;
+                };
+                for (g, (got, expected)) in quantised(kernels).iter().zip(&expected).enumerate() {
+                    let what = format!("{tier}, {rows} rows, {planes} codes, entry {g}");
+                    assert_eq!(got.codes, expected.codes, "{what}");
+                    if g % planes == 0 {
+                        let bits = |x: [f32; BLOCK_ROWS]| x.map(f32::to_bits);
+                        assert_eq!(bits(got.scales), bits(expected.scales), "{what}");
+                        assert_eq!(got.sums, expected.sums, "{what}");
+                        assert_eq!(got.minus_8_sums, expected.minus_8_sums, "{what}");
+                        assert_eq!(got.minus_128_sums, expected.minus_128_sums, "{what}");
+                    }
+                }
+            }
+        }
     }
 
     /// A processor with AVX-VNNI takes one of the two, so both are held to the portable one here.
@@ -461,6 +522,7 @@ mod tests {
                     groups: &groups,
                     planes,
                     rows,
+                    ahead: AHEAD_BYTES,
                 };
                 let mut expected: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
                 (GENERIC.linear_i8)(&mut expected, &call);

@@ -27,25 +27,25 @@ pub fn prefetch_write(numbers: &[f32]) {
     let _ = numbers;
 }
 
-/// How far ahead of the weights in use memory is asked for, in bytes.
-const AHEAD_BYTES: usize = 2048;
+/// How far ahead of the weights in use memory is asked for, in bytes, where they are read one after the other.
+pub const AHEAD_BYTES: usize = 2048;
 
-/// Asks for `lines` cache lines of weights that come [`AHEAD_BYTES`] after `next`; they may lie past the panel, in the next
+/// Asks for `lines` cache lines of weights that come `ahead` bytes after `next`; they may lie past the panel, in another
 /// one, or nowhere.
 ///
 /// A step of few rows reads each weight once and computes long enough between two loads that neither the processor's own
 /// prefetching nor its reordering reaches the next ones: without this, 16 rows of Q4_1 take 1.9 times as long (Zen 5).
 #[inline(always)]
-pub fn prefetch_weights(next: *const u8, lines: usize) {
+pub fn prefetch_weights(next: *const u8, ahead: usize, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let ahead = next.wrapping_add(AHEAD_BYTES + line * 64);
+        let place = next.wrapping_add(ahead + line * 64);
         // SAFETY: a hint about any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (next, lines);
+    let _ = (next, ahead, lines);
 }
 
 /// Default MXCSR without its six exception flags: all exceptions masked, round to nearest even, denormals kept.

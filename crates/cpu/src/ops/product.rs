@@ -9,8 +9,8 @@ use ucuz_tensor::weight::Part;
 use super::linear::Output;
 use super::packing::Blocks;
 use crate::activations::{BLOCK_ROWS, FLOAT_ROWS, Tile};
-use crate::arch::prefetch_write;
 use crate::arch::store::{Place, Store, StoreCall};
+use crate::arch::{AHEAD_BYTES, prefetch_write};
 use crate::pool::Disjoint;
 use crate::table::{
     CodebookCall, CodedCall, FloatCall, GatedKernel, Kernels, Levels, RowCall, TileKernels,
@@ -18,6 +18,26 @@ use crate::table::{
 
 /// Panels that a block of rows meets before the next block's turn: 64 columns of the destination are written together.
 const PANELS_PER_PASS: usize = 4;
+
+/// Weights that a kernel asks memory for while it computes.
+#[derive(Debug, Clone, Copy)]
+enum Ahead {
+    /// What follows at once.
+    Here,
+    /// The panels of the next pass, this many further on: the last block of rows meets panels that are in the cache, and
+    /// memory would have nothing to do.
+    Pass(usize),
+}
+
+impl Ahead {
+    /// In bytes, with panels of that many.
+    fn bytes(self, panel_bytes: usize) -> usize {
+        match self {
+            Self::Here => AHEAD_BYTES,
+            Self::Pass(panels) => panels * panel_bytes,
+        }
+    }
+}
 
 /// Everything that a panel needs to be computed.
 pub struct Job<'a> {
@@ -78,16 +98,27 @@ impl Job<'_> {
     ) {
         let blocks = &self.compute_tiles(part, &panels, blocks, results);
         for first in panels.clone().step_by(PANELS_PER_PASS) {
+            let pass = first..panels.end.min(first + PANELS_PER_PASS);
             for block in blocks.clone() {
-                for panel in first..panels.end.min(first + PANELS_PER_PASS) {
-                    self.compute(part, (panel, block), results);
+                let ahead = match block + 1 == blocks.end && blocks.len() > 1 {
+                    true => Ahead::Pass(pass.len()),
+                    false => Ahead::Here,
+                };
+                for panel in pass.clone() {
+                    self.compute(part, (panel, block), ahead, results);
                 }
             }
         }
     }
 
     /// One panel of a part times one block of rows, into the destination.
-    fn compute(&self, part: &Part, (panel, block): (usize, usize), results: &mut Results) {
+    fn compute(
+        &self,
+        part: &Part,
+        (panel, block): (usize, usize),
+        ahead: Ahead,
+        results: &mut Results,
+    ) {
         let rows = self.block_rows(block);
         let lane = panel * PANEL_ROWS;
         let place = self.place(part, (panel, block));
@@ -97,10 +128,10 @@ impl Job<'_> {
             // SAFETY: a (panel, block) pair belongs to one task, and pairs do not share destinations.
             prefetch_write(unsafe { self.dst.range(start..start + place.lanes) });
         }
-        self.product(part, (panel, block), &mut results.own);
+        self.product(part, (panel, block), ahead, &mut results.own);
         let (tile, bias, output) = match (self.output, self.up) {
             (Output::Gated(kernel), Some(up)) => {
-                self.product(up, (panel, block), &mut results.up);
+                self.product(up, (panel, block), ahead, &mut results.up);
                 add_bias(part, lane, &mut results.own[..rows.len()]);
                 add_bias(up, lane, &mut results.up[..rows.len()]);
                 results.gate(kernel, rows.len());
@@ -140,8 +171,9 @@ impl Job<'_> {
     }
 
     /// One panel of a part times one block of rows, into the first rows of `tile`.
-    fn product(&self, part: &Part, (panel, block): (usize, usize), tile: &mut Tile) {
+    fn product(&self, part: &Part, (panel, block): (usize, usize), ahead: Ahead, tile: &mut Tile) {
         let bytes = part.layout.panel_bytes();
+        let ahead = ahead.bytes(bytes);
         let panel = &part.data.bytes()[panel * bytes..][..bytes];
         let rows = self.block_rows(block).len();
         match &self.blocks {
@@ -156,6 +188,7 @@ impl Job<'_> {
                     groups: &groups[block * size..][..size],
                     planes: *planes,
                     rows,
+                    ahead,
                 };
                 (self.kernels.linear_i8)(tile, &call);
             }
@@ -166,13 +199,23 @@ impl Job<'_> {
                     head: &heads[block],
                     spans: &spans[block * stride..][..stride],
                     rows,
+                    ahead,
                 };
                 (self.kernels.linear_rows)(tile, &call);
             }
             Blocks::Floats(floats) => {
                 let cols = self.groups * GROUP;
                 let x = &floats[block * FLOAT_ROWS * cols..][..cols * rows.next_power_of_two()];
-                self.float(tile, part, FloatCall { panel, x, rows });
+                self.float(
+                    tile,
+                    part,
+                    FloatCall {
+                        panel,
+                        x,
+                        rows,
+                        ahead,
+                    },
+                );
             }
             Blocks::Tiles(_) => unreachable!("the tile unit takes all of these"),
         }
@@ -182,13 +225,19 @@ impl Job<'_> {
         match (part.layout.kind, part.layout.format.info().coding) {
             (PanelKind::Coded(coded), Coding::Codebook { levels, .. }) => {
                 let levels: Levels = levels.map(f32::from);
-                let FloatCall { panel, x, rows } = call;
+                let FloatCall {
+                    panel,
+                    x,
+                    rows,
+                    ahead,
+                } = call;
                 let call = CodebookCall {
                     panel,
                     coded,
                     levels: &levels,
                     x,
                     rows,
+                    ahead,
                 };
                 (self.kernels.linear_codebook)(tile, &call);
             }

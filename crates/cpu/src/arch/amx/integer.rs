@@ -98,6 +98,7 @@ fn plain(call: &TileCall<'_, I8Group>, codes: TileCodes, sink: &mut TileSink<'_>
                 groups: call.block(block),
                 planes: codes.planes,
                 rows: tile.len(),
+                ahead: 0,
             };
             generic::integer::linear_i8(&mut tile, &call);
             sink(panel, block, &tile);

@@ -38,7 +38,7 @@ fn product<const R: usize>(tile: &mut [[f32; PANEL_ROWS]], call: &CodebookCall<'
     for (g, x) in call.x.chunks_exact(GROUP * R).enumerate() {
         let (scales, codes) = group(&call.coded, call.panel, g);
         if half == 0 {
-            prefetch_weights(codes.as_ptr(), CODE_LINES);
+            prefetch_weights(codes.as_ptr(), call.ahead, CODE_LINES);
         }
         let mut sums = [[_mm256_setzero_ps(); 2]; R];
         for quad in 0..8 {

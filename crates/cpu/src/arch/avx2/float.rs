@@ -74,7 +74,7 @@ fn product<const S: Stored, const R: usize>(
             .zip(x.chunks_exact(2 * stride))
         {
             if half == 0 {
-                prefetch_weights(pair.as_ptr(), pair_bytes / 64);
+                prefetch_weights(pair.as_ptr(), call.ahead, pair_bytes / 64);
             }
             let w = columns::<S>(pair, half);
             for side in 0..2 {

@@ -47,7 +47,7 @@ macro_rules! kernel {
                     for planes in block.chunks(call.planes) {
                         panel.subs::<S>(&mut scales);
                         if half == 0 && first == 0 {
-                            prefetch_weights(panel.next, 1 + usize::from(S::BITS));
+                            prefetch_weights(panel.next, call.ahead, 1 + usize::from(S::BITS));
                         }
                         let mut dots = panel.$dots::<S, R>(planes, first);
                         undo_bias::<R>(&mut dots, $undone(S::BITS, S::BIAS), &planes[0], first);

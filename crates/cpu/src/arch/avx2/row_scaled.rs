@@ -35,7 +35,7 @@ fn product<const R: usize>(tile: &mut Tile, call: &RowCall<'_>, first: usize, ha
     for (codes, x) in panel.iter().zip(call.spans) {
         for quad in 0..16 {
             if half == 0 && first == 0 {
-                prefetch_weights(codes.as_ptr().wrapping_add(quad * 64), 1);
+                prefetch_weights(codes.as_ptr().wrapping_add(quad * 64), call.ahead, 1);
             }
             let w = _mm256_xor_si256(load(codes, quad, half), _mm256_set1_epi8(-128));
             let magnitude = _mm256_abs_epi8(w);

@@ -30,7 +30,7 @@ fn product<const R: usize>(tile: &mut [[f32; PANEL_ROWS]], call: &CodebookCall<'
     let mut acc = [_mm512_setzero_ps(); R];
     for (g, x) in call.x.chunks_exact(GROUP * R).enumerate() {
         let (scales, codes) = group(&call.coded, call.panel, g);
-        prefetch_weights(codes.as_ptr(), CODE_LINES);
+        prefetch_weights(codes.as_ptr(), call.ahead, CODE_LINES);
         let mut sums = [[_mm512_setzero_ps(); 2]; R];
         for quad in 0..8 {
             let at = quad % 4 * 64;

@@ -56,7 +56,7 @@ fn product<const S: Stored, const R: usize>(tile: &mut [[f32; PANEL_ROWS]], call
     for (span, x) in spans.zip(call.x.chunks_exact(GROUP * R)) {
         let mut sums = [[_mm512_setzero_ps(); 2]; R];
         for (pair, x) in span.chunks_exact(pair_bytes).zip(x.chunks_exact(2 * R)) {
-            prefetch_weights(pair.as_ptr(), pair_bytes / 64);
+            prefetch_weights(pair.as_ptr(), call.ahead, pair_bytes / 64);
             let w = columns::<S>(pair);
             for row in 0..R {
                 for side in 0..2 {

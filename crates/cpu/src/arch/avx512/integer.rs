@@ -87,7 +87,7 @@ fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
         for planes in block.chunks(call.planes) {
             panel.subs::<S>(&mut scales);
             let codes = panel.codes::<S>();
-            prefetch_weights(panel.next, 1 + usize::from(S::BITS));
+            prefetch_weights(panel.next, call.ahead, 1 + usize::from(S::BITS));
             if let [x] = planes {
                 each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, (x, None), row));
             } else if let [x, rest] = planes {

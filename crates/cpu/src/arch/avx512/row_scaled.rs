@@ -37,7 +37,7 @@ fn product<const R: usize, const SUMS: usize>(tile: &mut Tile, call: &RowCall<'_
     for (codes, x) in panel.iter().zip(call.spans) {
         for quad in 0..16 {
             let w = load(codes, quad);
-            prefetch_weights(codes.as_ptr().wrapping_add(quad * 64), 1);
+            prefetch_weights(codes.as_ptr().wrapping_add(quad * 64), call.ahead, 1);
             each_row!(R, row => {
                 let sum = &mut acc[row][quad % SUMS];
                 *sum = _mm512_dpbusd_epi32(*sum, w, columns(x, row, quad));
