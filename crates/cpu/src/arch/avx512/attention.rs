@@ -5,7 +5,9 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use crate::arch::generic::attention::{SpanInput, SpanOutput, span_over, weights};
+use crate::arch::generic::attention::{
+    SPAN_BLOCKS, SpanInput, SpanOutput, SpanRow, span_over, weights,
+};
 use crate::arch::generic::lanes::Lanes;
 use crate::arch::generic::stored::{Bf16, Int8};
 
@@ -180,6 +182,14 @@ impl Lanes for Avx512 {
         }
     }
 
+    /// All eight blocks at once, the even and the odd keys of each in lanes of their own: 64 operations a row instead of 256.
+    #[inline(always)]
+    fn block_sums(self, weights: &SpanRow, _blocks: Range<usize>) -> [f32; SPAN_BLOCKS] {
+        // SAFETY: the token proves AVX-512.
+        let sums = unsafe { pair_sums(weights) };
+        std::array::from_fn(|block| sums[2 * block] + sums[2 * block + 1])
+    }
+
     #[inline(always)]
     fn prefetch(self, words: &[u32]) {
         for line in words.chunks(16) {
@@ -187,4 +197,47 @@ impl Lanes for Avx512 {
             unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
         }
     }
+}
+
+/// Sums of the even and the odd numbers of each block of 32, ascending: `[block][even, odd]`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pair_sums(weights: &SpanRow) -> [f32; 16] {
+    let mut sum = _mm512_setzero_ps();
+    for half in 0..2 {
+        let vector = |block: usize| {
+            // SAFETY: 64 bytes are readable.
+            unsafe { _mm512_loadu_pd(weights[2 * block + half].as_ptr().cast()) }
+        };
+        // Pair `i` of all eight blocks comes to lie in vector `i`.
+        let twos: [[__m512d; 4]; 2] = [
+            std::array::from_fn(|i| _mm512_unpacklo_pd(vector(2 * i), vector(2 * i + 1))),
+            std::array::from_fn(|i| _mm512_unpackhi_pd(vector(2 * i), vector(2 * i + 1))),
+        ];
+        let fours = twos.map(|[a, b, c, d]| {
+            [
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(a, b),
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(c, d),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(a, b),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(c, d),
+            ]
+        });
+        // The even ones hold pairs 0, 2, 4 and 6, the odd ones 1, 3, 5 and 7.
+        let [even, odd] = fours.map(|[a, b, c, d]| {
+            [
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(a, b),
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(c, d),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(a, b),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(c, d),
+            ]
+        });
+        for (even, odd) in even.into_iter().zip(odd) {
+            sum = _mm512_add_ps(sum, _mm512_castpd_ps(even));
+            sum = _mm512_add_ps(sum, _mm512_castpd_ps(odd));
+        }
+    }
+    let mut sums = [0.0; 16];
+    // SAFETY: 64 bytes are writable.
+    unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), sum) };
+    sums
 }

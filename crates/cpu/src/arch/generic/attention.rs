@@ -198,7 +198,8 @@ pub(crate) fn span_over<L: Lanes, S: Stored>(
     }
     for row in 0..rows {
         weights::<L, S>(lanes, input.row_keys(row), blocks.clone(), row, output);
-        output.l[row] = weight_sum(&output.scores[row][2 * blocks.start..2 * blocks.end]);
+        let sums = lanes.block_sums(&output.scores[row], blocks.clone());
+        output.l[row] = sums[blocks.clone()].iter().fold(0.0, |l, sum| l + sum);
     }
     output.o[..rows * (input.head_dim / 16)].fill([0.0; 16]);
     for block in blocks {
@@ -310,21 +311,23 @@ pub(crate) fn weights<L: Lanes, S: Stored>(
     row: usize,
     output: &mut SpanOutput<'_>,
 ) {
-    let vectors = &mut output.scores[row][2 * blocks.start..2 * blocks.end];
-    let lowest = lanes.splat(f32::NEG_INFINITY);
-    let mut greatest = lowest;
+    let first = 2 * blocks.start;
+    let vectors = &mut output.scores[row][first..2 * blocks.end];
+    // All but one or two vectors are seen whole.
+    let whole = keys.start.div_ceil(16)..keys.end / 16;
+    let seen = |x, vector: usize, hidden: f32| match whole.contains(&vector) {
+        true => x,
+        false => lanes.select(key_bits(&keys, vector), x, lanes.splat(hidden)),
+    };
+    let mut greatest = lanes.splat(f32::NEG_INFINITY);
     for (i, vector) in vectors.iter().enumerate() {
-        let bits = key_bits(&keys, 2 * blocks.start + i);
-        greatest = lanes.max(lanes.select(bits, lanes.load(vector), lowest), greatest);
+        let score = seen(lanes.load(vector), first + i, f32::NEG_INFINITY);
+        greatest = lanes.max(score, greatest);
     }
     let m = lanes.greatest(greatest).ceil();
     for (i, vector) in vectors.iter_mut().enumerate() {
-        let bits = key_bits(&keys, 2 * blocks.start + i);
         let t = lanes.sub(lanes.load(vector), lanes.splat(m));
-        lanes.store(
-            vector,
-            lanes.select(bits, weight::<L, S>(lanes, t), lanes.splat(0.0)),
-        );
+        lanes.store(vector, seen(weight::<L, S>(lanes, t), first + i, 0.0));
     }
     output.m[row] = m;
 }
@@ -340,21 +343,6 @@ fn weight<L: Lanes, S: Stored>(lanes: L, t: L::F) -> L::F {
     }
     p = lanes.add(lanes.mul(p, f), lanes.splat(1.0));
     lanes.scale(S::weight(lanes, p), n)
-}
-
-/// Sum of the weights of whole blocks, in the canonical order.
-#[inline(always)]
-fn weight_sum(vectors: &[[f32; 16]]) -> f32 {
-    let mut l = 0.0;
-    for block in vectors.as_chunks::<2>().0 {
-        let (mut even, mut odd) = (0.0, 0.0);
-        for pair in block.as_flattened().as_chunks::<2>().0 {
-            even += pair[0];
-            odd += pair[1];
-        }
-        l += even + odd;
-    }
-    l
 }
 
 /// Adds one block's values, all visible, to `R` rows from `row`.

@@ -3,7 +3,11 @@
 //! Each tier implements [`Lanes`] with what it has: one 512-bit register, two of 256 bits, or an array. Every operation
 //! is exact or rounds once, so the lanes of all tiers hold the same bits.
 
+use std::ops::Range;
+
 use ucuz_tensor::numerics;
+
+use super::attention::{SPAN_BLOCKS, SpanRow};
 
 /// Proof that a tier's instructions may be used, and what sixteen f32 lanes can do there.
 pub trait Lanes: Copy {
@@ -49,6 +53,26 @@ pub trait Lanes: Copy {
     fn zero_below(self, a: Self::F, least: f32) -> Self::F;
     /// Asks for words that will be read soon.
     fn prefetch(self, words: &[u32]);
+    /// Sums of the weights of each block of `blocks`, in the canonical order; the others' places hold anything.
+    #[inline(always)]
+    fn block_sums(self, weights: &SpanRow, blocks: Range<usize>) -> [f32; SPAN_BLOCKS] {
+        let mut sums = [0.0; SPAN_BLOCKS];
+        let pairs = weights.as_chunks::<2>().0;
+        for (sum, block) in sums
+            .iter_mut()
+            .zip(pairs)
+            .skip(blocks.start)
+            .take(blocks.len())
+        {
+            let (mut even, mut odd) = (0.0, 0.0);
+            for pair in block.as_flattened().as_chunks::<2>().0 {
+                even += pair[0];
+                odd += pair[1];
+            }
+            *sum = even + odd;
+        }
+        sums
+    }
 }
 
 /// [`Lanes`] as an array.
