@@ -36,15 +36,15 @@ echo "== binary"
 stat -c '%s bytes' "$ucuz"
 
 if [[ $part == 2 ]]; then
-  out=${OUT:-target/accept2}
+  out=${OUT:-target/accept2} failed=
   mkdir -p "$out"
   read -ra models <<< "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf $UCUZ_TEST_MODELS/gemma-3-270m.Q4_K_M.gguf $UCUZ_TEST_MODELS/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf ${MODELS:-}"
 
   echo "== every layout on the real models: distance from float32, and tier = tier bit for bit"
-  cargo test --quiet -p ucuz-models --test real_golden -- --nocapture --test-threads 1 | grep '^|'
+  UCUZ_ACCEPT=1 cargo test --quiet -p ucuz-models --test real_golden -- --nocapture --test-threads 1 | grep '^|'
 
   echo "== kernels against the roofline; the table picks the fastest"
-  "$ucuz" bench kernels --tiers all --assert --json "$out/kernels.json" --html "$out/kernels.html"
+  "$ucuz" bench kernels --tiers all --assert --json "$out/kernels.json" --html "$out/kernels.html" || failed=1
 
   for model in "${models[@]}"; do
     name=$(basename "$model" .gguf)
@@ -55,15 +55,20 @@ if [[ $part == 2 ]]; then
   "$ucuz" bench cache "$smollm2" --html "$out/cache.html"
 
   for model in "${models[@]}"; do
-    echo "== load time and memory: $(basename "$model")"
-    "$ucuz" inspect "$model" | grep -E '^(weights|KV bytes/token   bf16)'
+    echo "== load time, and memory with 16 requests of 1,024 + 128 tokens at once beside what inspect predicts: $(basename "$model")"
+    predicted=$("$ucuz" inspect "$model" --max-sequences 16 --json | python3 -c '
+import json, sys
+sizes = json.load(sys.stdin)
+kv = min(16 * 1152 * sizes["kv_bytes_per_token"]["bf16"], 448 << 20)
+print((sizes["serving"]["bytes_before_kv"] + kv) >> 10)')
     for _ in 1 2 3; do
       began=$(date +%s%N)
       serve_model "$model" --kv-memory 448MiB --max-sequences 16
       ask 1
       first=$((($(date +%s%N) - began) / 1000000))
-      ask 64
-      printf '%d ms to the first token, %s\n' "$first" "$(grep -E 'VmHWM' "/proc/$server/status" | tr -s '\t ' ' ')"
+      python3 scripts/clients/fill.py "$address" 16
+      peak=$(sed -nE 's/^VmHWM:\s+([0-9]+) kB/\1/p' "/proc/$server/status")
+      echo "$first ms to the first token, at most $((peak >> 10)) MiB resident, $((predicted >> 10)) MiB predicted"
       stop
     done
   done
@@ -74,7 +79,7 @@ if [[ $part == 2 ]]; then
       echo "picture: ${page%.html}.png"
     done
   fi
-  exit
+  exit ${failed:-0}
 fi
 
 echo "== start to first token, five times"

@@ -90,7 +90,7 @@ pub struct ModelArgs {
     #[arg(long, value_enum, default_value = "as-stored")]
     pub on_load: OnLoadName,
     /// Tokens computed in one step
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    #[arg(long, default_value_t = Self::STEP_TOKENS, value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: u16,
     #[command(flatten)]
     pub store: store::Options,
@@ -108,7 +108,7 @@ pub struct PreparedArgs {
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct BatchArgs {
     /// Requests that run at once
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, default_value_t = Self::SEQUENCES, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub max_sequences: u16,
     /// Requests that may wait
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(0..=65536))]
@@ -116,6 +116,9 @@ pub struct BatchArgs {
 }
 
 impl BatchArgs {
+    /// Requests at once unless others are named.
+    pub const SEQUENCES: u16 = 64;
+
     /// One request at a time, for a person at a terminal; the next may wait for one that is being stopped.
     pub const ALONE: Self = Self {
         max_sequences: 1,
@@ -161,6 +164,9 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
 }
 
 impl ModelArgs {
+    /// Tokens of a step unless others are named.
+    pub const STEP_TOKENS: u16 = 512;
+
     /// Precision of keys and values: what was asked for; else the oracle rounds nothing.
     pub fn kv_dtype(&self) -> KvDtype {
         match (self.kv_dtype, self.backend) {

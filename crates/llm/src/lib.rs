@@ -20,7 +20,7 @@ pub use error::{LlmError, LlmResult};
 pub use generation::Generation;
 pub use info::ModelInfo;
 pub use llm::{Llm, LlmParts};
-pub use load::{LOGIT_ROWS, LlmOptions, Loading, fingerprint};
+pub use load::{LOGIT_ROWS, LlmOptions, Loading, fingerprint, limits, workspace_bytes};
 pub use output::{Delta, Finished, Output, TokenLogprob};
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use ucuz_engine::{Engine, EngineConfig, SystemClock};
-use ucuz_formats::Checkpoint;
+use ucuz_formats::{Checkpoint, ModelConfig};
 use ucuz_models::registry::LoadOptions;
-use ucuz_models::{Model, ModelRunner, RunnerOptions, Workspace, cache_spec};
+use ucuz_models::{Model, ModelRunner, ModelSpec, RunnerOptions, Workspace, cache_spec};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::destination::{Anonymous, Destination};
 use ucuz_tensor::{Backend, CacheSpec, KvDtype, WeightOptions};
@@ -167,14 +167,11 @@ fn load_model(
         progress: Box::new(loading.progress),
     };
     let model = ucuz_models::load_into(loading.destination, checkpoint, load)?;
-    let mut limits = Limits {
-        step_rows: options.step_rows,
-        sequences: options.max_sequences,
-        logit_rows: LOGIT_ROWS.min(options.step_rows),
-        context,
-        cols_max: model.spec().cols_max(),
-        vocab: config.vocab,
-    };
+    let mut limits = limits(
+        model.spec(),
+        (options.max_sequences, context),
+        options.step_rows,
+    );
     let kv_memory = kv_memory(options, model.as_ref(), backend, &limits);
     let blocks = ucuz_engine::plan_blocks(&cache, &limits, kv_memory)
         .map_err(|error| LlmError::invalid("kv-memory", error.to_string()))?;
@@ -228,6 +225,23 @@ fn context(options: &LlmOptions, trained: usize) -> LlmResult<usize> {
     }
 }
 
+/// Limits of an engine that runs so many sequences of up to so many tokens, with `step_rows` tokens a step.
+pub fn limits(spec: &ModelSpec, (sequences, context): (usize, usize), step_rows: usize) -> Limits {
+    Limits {
+        step_rows,
+        sequences,
+        logit_rows: LOGIT_ROWS.min(step_rows),
+        context,
+        cols_max: spec.cols_max(),
+        vocab: spec.config.vocab,
+    }
+}
+
+/// Bytes that an engine with these limits works in, beside the weights and the KV cache.
+pub fn workspace_bytes(config: &ModelConfig, backend: &dyn Backend, limits: &Limits) -> usize {
+    Workspace::bytes(config, limits) + backend.scratch_bytes(limits)
+}
+
 /// The option, else half of what is free once the workspace is there; `plan_blocks` takes no more than can be used.
 fn kv_memory(
     options: &LlmOptions,
@@ -235,9 +249,7 @@ fn kv_memory(
     backend: &dyn Backend,
     limits: &Limits,
 ) -> usize {
-    let other = Workspace::bytes(&model.spec().config, limits)
-        + backend.scratch_bytes(limits)
-        + model.weight_bytes();
+    let other = workspace_bytes(&model.spec().config, backend, limits) + model.weight_bytes();
     let free = options.available_memory_bytes.saturating_sub(other as u64);
     usize::try_from(options.kv_memory_bytes.unwrap_or(free / 2)).unwrap_or(usize::MAX)
 }

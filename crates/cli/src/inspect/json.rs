@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use ucuz_formats::Checkpoint;
 use ucuz_formats::config::{RopeConfig, RopeScaling, TokenizerSource};
 
-use super::sizes::{Sizes, TensorSize, Total, kv_bytes_per_token};
+use super::sizes::{Serving, Sizes, TensorSize, Total, kv_bytes_per_token};
 
 /// The whole report.
-pub fn report(checkpoint: &Checkpoint, sizes: &Sizes<'_>) -> Value {
+pub fn report(checkpoint: &Checkpoint, sizes: &Sizes<'_>, serving: Serving) -> Value {
     let config = &checkpoint.config;
     let kv_bytes = kv_bytes_per_token(checkpoint).into_iter();
     json!({
@@ -36,6 +36,12 @@ pub fn report(checkpoint: &Checkpoint, sizes: &Sizes<'_>) -> Value {
         "kv_bytes_per_token": kv_bytes
             .map(|(dtype, bytes)| (dtype.to_owned(), json!(bytes)))
             .collect::<serde_json::Map<_, _>>(),
+        "serving": {
+            "sequences": serving.sequences,
+            "step_tokens": serving.step_tokens,
+            "workspace_bytes": serving.workspace_bytes,
+            "bytes_before_kv": sizes.total.resident_bytes + serving.workspace_bytes,
+        },
         "formats": formats(sizes),
         "tokenizer": tokenizer(checkpoint),
         "chat_template": checkpoint.chat_template,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ucuz_formats::Checkpoint;
-use ucuz_models::cache_spec;
+use ucuz_models::{ModelSpec, cache_spec};
 use ucuz_tensor::layout::PanelLayout;
-use ucuz_tensor::{Format, KvDtype};
+use ucuz_tensor::{Backend, Format, KvDtype};
 
 /// Sizes of some tensors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,6 +100,39 @@ fn resident_bytes(format: Format, shape: &[usize]) -> u64 {
         _ => None,
     };
     layout.unwrap_or(elements.saturating_mul(4)) as u64
+}
+
+/// What `serve` takes beside the keys and values of its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Serving {
+    /// Requests that run at once.
+    pub sequences: usize,
+    /// Tokens computed in one step.
+    pub step_tokens: usize,
+    /// What steps work in.
+    pub workspace_bytes: u64,
+}
+
+impl Serving {
+    /// Counts, for the model's own context on `backend`.
+    pub fn of(
+        checkpoint: &Checkpoint,
+        backend: &dyn Backend,
+        sequences: usize,
+        step_tokens: usize,
+    ) -> Self {
+        let config = &checkpoint.config;
+        let spec = ModelSpec {
+            config: config.clone(),
+            cache: cache_spec(config, KvDtype::Bf16),
+        };
+        let limits = ucuz_llm::limits(&spec, (sequences, config.context), step_tokens);
+        Self {
+            sequences,
+            step_tokens,
+            workspace_bytes: ucuz_llm::workspace_bytes(config, backend, &limits) as u64,
+        }
+    }
 }
 
 /// Bytes that keys and values of one token take, by precision.

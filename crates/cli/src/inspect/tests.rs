@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use ucuz_formats::Checkpoint;
+use ucuz_tensor::reference::ReferenceBackend;
 
-use super::sizes::Sizes;
+use super::sizes::{Serving, Sizes};
 use super::{json, text};
 
 const ALL: [&str; 9] = [
@@ -28,8 +29,10 @@ fn open(name: &str) -> Checkpoint {
 fn reports(name: &str) -> (String, Value) {
     let checkpoint = open(name);
     let sizes = Sizes::of(&checkpoint);
-    let text = text::report(&checkpoint, &sizes, true).expect("a string takes everything");
-    (text, json::report(&checkpoint, &sizes))
+    let serving = Serving::of(&checkpoint, &ReferenceBackend::new(1), 4, 32);
+    let text =
+        text::report(&checkpoint, (&sizes, serving), true).expect("a string takes everything");
+    (text, json::report(&checkpoint, &sizes, serving))
 }
 
 #[test]
@@ -41,6 +44,7 @@ fn text_holds_words_and_no_debug_output() {
         }
         for line in [
             "KV bytes/token",
+            "memory to serve",
             "rope ",
             "tokenizer ",
             "defaults ",
@@ -107,4 +111,18 @@ fn totals_are_the_sums_of_the_tensors() {
         assert_eq!(sizes.total.stored_bytes, stored, "{name}");
         assert_eq!(sizes.total.tensors as usize, sizes.tensors.len(), "{name}");
     }
+}
+
+#[test]
+fn what_serving_takes_is_weights_and_workspace_and_grows_with_the_step() {
+    let (_, report) = reports("tiny/qwen2");
+    let serving = &report["serving"];
+    let bytes = |value: &Value| value.as_u64().expect("bytes");
+    assert_eq!(
+        bytes(&serving["bytes_before_kv"]),
+        bytes(&report["resident_bytes"]) + bytes(&serving["workspace_bytes"])
+    );
+    let checkpoint = open("tiny/qwen2");
+    let with = |step| Serving::of(&checkpoint, &ReferenceBackend::new(1), 4, step);
+    assert!(with(64).workspace_bytes > with(32).workspace_bytes);
 }

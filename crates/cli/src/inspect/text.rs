@@ -7,7 +7,7 @@ use ucuz_formats::config::{
     GenerationDefaults, ModelConfig, RopeConfig, RopeScaling, TokenizerSource, VocabMetadata,
 };
 
-use super::sizes::{Sizes, kv_bytes_per_token};
+use super::sizes::{Serving, Sizes, kv_bytes_per_token};
 use crate::size::ByteSize;
 
 /// The whole report; every tensor with `tensors`.
@@ -16,11 +16,12 @@ use crate::size::ByteSize;
 /// None: a string takes everything.
 pub fn report(
     checkpoint: &Checkpoint,
-    sizes: &Sizes<'_>,
+    (sizes, serving): (&Sizes<'_>, Serving),
     tensors: bool,
 ) -> std::result::Result<String, std::fmt::Error> {
     let mut out = String::new();
     model(&mut out, checkpoint, sizes)?;
+    memory(&mut out, sizes, serving)?;
     words(&mut out, checkpoint)?;
     formats(&mut out, sizes)?;
     for warning in checkpoint.warnings() {
@@ -68,6 +69,19 @@ fn model(out: &mut String, checkpoint: &Checkpoint, sizes: &Sizes<'_>) -> Result
         writeln!(out, "KV bytes/token   {dtype:<5} {bytes}")?;
     }
     Ok(())
+}
+
+/// What a server holds before the first token is cached.
+fn memory(out: &mut String, sizes: &Sizes<'_>, serving: Serving) -> Result {
+    let workspace = serving.workspace_bytes;
+    writeln!(
+        out,
+        "memory to serve  {} = weights + {} to work in ({} requests at once, {} tokens a step), and the KV bytes of cached tokens",
+        ByteSize(sizes.total.resident_bytes + workspace),
+        ByteSize(workspace),
+        serving.sequences,
+        serving.step_tokens
+    )
 }
 
 /// Windows and rotary embeddings.
