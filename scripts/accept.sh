@@ -69,6 +69,8 @@ print((sizes["serving"]["bytes_before_kv"] + kv) >> 10)')
       python3 scripts/clients/fill.py "$address" 16
       peak=$(sed -nE 's/^VmHWM:\s+([0-9]+) kB/\1/p' "/proc/$server/status")
       echo "$first ms to the first token, at most $((peak >> 10)) MiB resident, $((predicted >> 10)) MiB predicted"
+      # The program itself, its tokenizer and the stacks of its threads: 32 MiB and a twentieth.
+      ((peak <= predicted + predicted / 20 + (32 << 10))) || { echo "above the prediction"; failed=1; }
       stop
     done
   done

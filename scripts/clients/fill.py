@@ -1,20 +1,19 @@
-"""N requests at once on an OpenAI-compatible server, each of TOKENS random token ids and NEW tokens of answer: fills the KV cache.
+"""Requests at once on an OpenAI-compatible server, each of so many random token ids and tokens of answer: fills the KV cache.
 
-    python fill.py ADDRESS N [--prompt 1024] [--new 128]        e.g. 127.0.0.1:8000 16
+    python fill.py ADDRESS REQUESTS [--prompt 1024] [--new 128]        e.g. 127.0.0.1:8000 16
 """
 import argparse
 import json
 import random
-import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
-args = argparse.ArgumentParser()
-args.add_argument("address")
-args.add_argument("n", type=int)
-args.add_argument("--prompt", type=int, default=1024)
-args.add_argument("--new", type=int, default=128)
-args = args.parse_args()
-wrong = []
+parser = argparse.ArgumentParser()
+parser.add_argument("address")
+parser.add_argument("requests", type=int)
+parser.add_argument("--prompt", type=int, default=1024)
+parser.add_argument("--new", type=int, default=128)
+args = parser.parse_args()
 
 
 def ask(seed):
@@ -24,13 +23,9 @@ def ask(seed):
     request = urllib.request.Request(f"http://{args.address}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=600) as answer:
         usage = json.load(answer)["usage"]
-    if (usage["prompt_tokens"], usage["completion_tokens"]) != (args.prompt, args.new):
-        wrong.append(usage)
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (args.prompt, args.new), usage
 
 
-threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(args.n)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert not wrong, wrong
+with ThreadPoolExecutor(args.requests) as pool:
+    # Taking the results raises what a request raised.
+    list(pool.map(ask, range(args.requests)))

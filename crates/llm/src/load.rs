@@ -6,7 +6,9 @@ use sha2::{Digest, Sha256};
 use ucuz_engine::{Engine, EngineConfig, SystemClock};
 use ucuz_formats::{Checkpoint, ModelConfig};
 use ucuz_models::registry::LoadOptions;
-use ucuz_models::{Model, ModelRunner, ModelSpec, RunnerOptions, Workspace, cache_spec};
+use ucuz_models::{
+    Model, ModelRunner, ModelSpec, RunnerOptions, Workspace, cache_spec, rope_bytes,
+};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::destination::{Anonymous, Destination};
 use ucuz_tensor::{Backend, CacheSpec, KvDtype, WeightOptions};
@@ -237,9 +239,12 @@ pub fn limits(spec: &ModelSpec, (sequences, context): (usize, usize), step_rows:
     }
 }
 
-/// Bytes that an engine with these limits works in, beside the weights and the KV cache.
+/// Bytes that an engine with these limits works in, beside the weights and the KV cache: matrices of a step, the backend's
+/// scratch, rotary tables.
 pub fn workspace_bytes(config: &ModelConfig, backend: &dyn Backend, limits: &Limits) -> usize {
-    Workspace::bytes(config, limits) + backend.scratch_bytes(limits)
+    Workspace::bytes(config, limits)
+        + backend.scratch_bytes(limits)
+        + rope_bytes(config, limits.context)
 }
 
 /// The option, else half of what is free once the workspace is there; `plan_blocks` takes no more than can be used.

@@ -22,5 +22,6 @@ mod spec;
 pub use error::{ModelError, ModelResult};
 pub use loader::Loader;
 pub use registry::{ARCHITECTURES, load, load_into};
+pub use rope::rope_bytes;
 pub use runner::{ModelRunner, RunnerOptions};
 pub use spec::{Forward, Model, ModelSpec, Workspace, cache_spec};

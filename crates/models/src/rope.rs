@@ -5,6 +5,7 @@
 
 use std::f64::consts::PI;
 
+use ucuz_formats::ModelConfig;
 use ucuz_formats::config::{RopeConfig, RopeScaling};
 use ucuz_tensor::backend::{RopeStyle, RopeTable};
 use ucuz_tensor::{TensorResult, numerics};
@@ -44,6 +45,15 @@ fn llama3(frequency: f64, scaling: &RopeScaling) -> f64 {
     }
 }
 
+/// Bytes of the tables that a model keeps for positions `0..context`.
+pub fn rope_bytes(config: &ModelConfig, context: usize) -> usize {
+    let tables = std::iter::once(&config.rope).chain(&config.rope_local);
+    // A cosine and a sine of four bytes for each pair of numbers that turns.
+    tables
+        .map(|rope| context.saturating_mul(rope.rotary_dim * 4))
+        .sum()
+}
+
 /// The table for positions `0..context`.
 ///
 /// # Errors
@@ -56,4 +66,34 @@ pub fn rope_table(config: &RopeConfig, context: usize) -> TensorResult<RopeTable
         RopeStyle::Half
     };
     Ok(RopeTable { cos, sin, style })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ucuz_formats::Checkpoint;
+
+    use super::*;
+
+    #[test]
+    fn tables_take_the_bytes_that_are_planned() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/tiny");
+        for (name, tables) in [("qwen2", 1), ("gemma3-pattern", 2)] {
+            let config = Checkpoint::open(&golden.join(name)).unwrap().config;
+            let all: Vec<&RopeConfig> = std::iter::once(&config.rope)
+                .chain(&config.rope_local)
+                .collect();
+            assert_eq!(all.len(), tables, "{name}");
+            let bytes = |rope: &&RopeConfig| {
+                let table = rope_table(rope, 77).unwrap();
+                4 * (table.cos.values().len() + table.sin.values().len())
+            };
+            assert_eq!(
+                rope_bytes(&config, 77),
+                all.iter().map(bytes).sum::<usize>(),
+                "{name}"
+            );
+        }
+    }
 }

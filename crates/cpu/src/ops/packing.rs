@@ -243,14 +243,13 @@ fn each_block<T: Send + Sync>(
     len: usize,
     pack: &(dyn Fn(&mut [T], usize) + Sync),
 ) {
+    debug_assert!(len > 0, "a weight has columns");
     let blocks = packed.len() / len;
     let target = Disjoint::new(packed);
     pool.run(blocks, &|block, _| {
         // SAFETY: each task has its own block.
-        pack(
-            unsafe { target.range(block * len..(block + 1) * len) },
-            block,
-        );
+        let packed = unsafe { target.range(block * len..(block + 1) * len) };
+        pack(packed, block);
     });
 }
 

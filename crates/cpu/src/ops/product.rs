@@ -25,7 +25,7 @@ enum Ahead {
     /// What follows at once.
     Here,
     /// The panels of the next pass, this many further on: the last block of rows meets panels that are in the cache, and
-    /// memory would have nothing to do.
+    /// memory would have nothing to do. After a task's last pass these belong to another task, or to nobody.
     Pass(usize),
 }
 
@@ -88,7 +88,7 @@ impl Results {
 }
 
 impl Job<'_> {
-    /// Panels of a part times blocks of rows: a few panels at a time stay in the first-level cache for all blocks.
+    /// Panels of a part times blocks of rows: a few panels at a time stay in a cache of the core for all blocks.
     pub fn compute_all(
         &self,
         part: &Part,

@@ -13,7 +13,7 @@
 //! does not see whole takes the masked path, where hidden values read as 0: what an unwritten place holds, NaN included,
 //! never reaches a sum. Codes of int8 are never NaN and need no such path. What int8 changes above: `stored.rs`.
 //!
-//! Cost of a row and a block at dim 64 on AVX-512: 128 + 128 multiply-adds, about 60 operations for the weights, 16 for `l`;
+//! Cost of a row and a block at dim 64 on AVX-512: 128 + 128 multiply-adds, about 60 operations for the weights, 8 to 32 for `l`;
 //! some 180 cycles. Eight rows share each load and split of a key or value vector. From int8 a split takes two operations
 //! more a pair, and a row 24 more a block; decode, which waits for memory, reads half the bytes.
 
@@ -313,7 +313,7 @@ pub(crate) fn weights<L: Lanes, S: Stored>(
 ) {
     let first = 2 * blocks.start;
     let vectors = &mut output.scores[row][first..2 * blocks.end];
-    // All but one or two vectors are seen whole.
+    // Only vectors that are seen in part, or not at all, need a mask.
     let whole = keys.start.div_ceil(16)..keys.end / 16;
     let seen = |x, vector: usize, hidden: f32| match whole.contains(&vector) {
         true => x,
