@@ -36,7 +36,7 @@ const SEQUENCES: usize = 20;
 /// `UCUZ_ACCEPT` set the first one crosses a span of attention, and every layout meets every precision of the cache.
 fn compared() -> ((usize, usize), Vec<Choice>) {
     if std::env::var_os("UCUZ_ACCEPT").is_none() {
-        return ((40, 3), CHOICES.to_vec());
+        return ((96, 3), CHOICES.to_vec());
     }
     let rest = [
         ("cpu, int8 activations, int8 KV", INT8),

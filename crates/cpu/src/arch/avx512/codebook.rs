@@ -5,12 +5,9 @@ use core::arch::x86_64::*;
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::PANEL_ROWS;
 
-use crate::arch::generic::codebook::group;
+use crate::arch::generic::codebook::{GROUP_LINES, group};
 use crate::arch::prefetch_weights;
 use crate::table::CodebookCall;
-
-/// Cache lines of a group: four of codes, one of scales.
-const CODE_LINES: usize = 5;
 
 /// Products of one codebook panel with up to 8 activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
@@ -30,7 +27,7 @@ fn product<const R: usize>(tile: &mut [[f32; PANEL_ROWS]], call: &CodebookCall<'
     let mut acc = [_mm512_setzero_ps(); R];
     for (g, x) in call.x.chunks_exact(GROUP * R).enumerate() {
         let (scales, codes) = group(&call.coded, call.panel, g);
-        prefetch_weights(codes.as_ptr(), call.ahead, CODE_LINES);
+        prefetch_weights(codes.as_ptr(), call.ahead, GROUP_LINES);
         let mut sums = [[_mm512_setzero_ps(); 2]; R];
         for quad in 0..8 {
             let at = quad % 4 * 64;

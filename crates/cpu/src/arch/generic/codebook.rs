@@ -36,6 +36,9 @@ pub fn linear_codebook(tile: &mut [[f32; PANEL_ROWS]], call: &CodebookCall<'_>) 
 /// Codes of one group: 32 columns of 16 rows, 4 bits each.
 pub type GroupCodes = [u8; PANEL_ROWS * GROUP / 2];
 
+/// Cache lines of a group in a panel: four of codes, one of scales.
+pub const GROUP_LINES: usize = 5;
+
 /// The scales of group `g` of a codebook panel, exact in f32, and its codes.
 ///
 /// # Panics
