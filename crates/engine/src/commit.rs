@@ -3,7 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK};
 use ucuz_tensor::sampling::{RowFault, Sampled, SampledRow};
+
+use crate::blocks::{Content, Published};
 
 use crate::error::FailureKind;
 use crate::event::{Closed, Event, FinishReason, TokenEvent, TokenScore};
@@ -12,6 +15,7 @@ use crate::plan::{PlannedSequence, StepPlan};
 use crate::scheduler::Scheduler;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
+use crate::tenants::GENERATED_WEIGHT;
 
 /// Weight of one more request in the mean of generated tokens.
 const MEAN_WEIGHT: f64 = 0.1;
@@ -57,12 +61,19 @@ impl Scheduler {
         for entry in &plan.entries {
             let results: Vec<_> = results.by_ref().take(entry.reads().len()).collect();
             let current = sequences.find_running(entry.seniority);
-            if let Some(index) = current
-                && sequences.running[index].epoch == entry.epoch
-                && let Some(end) = self.settle(&mut sequences.running[index], entry, results)
-            {
-                let sequence = sequences.running.remove(index);
-                self.end(sequence, end);
+            let current = current.filter(|&index| sequences.running[index].epoch == entry.epoch);
+            if let Some(index) = current {
+                let sequence = &mut sequences.running[index];
+                let before = sequence.output_len();
+                let end = self.settle(sequence, entry, results);
+                let served = served_prompt(sequence, entry)
+                    + GENERATED_WEIGHT * (sequence.output_len() - before) as u64;
+                let tenant = sequence.tenant();
+                sequences.tenants.charge(tenant, served);
+                if let Some(end) = end {
+                    let sequence = sequences.take_running(index);
+                    self.end(sequence, end);
+                }
             }
         }
     }
@@ -80,6 +91,9 @@ impl Scheduler {
         );
         sequence.progress.computed = entry.end();
         sequence.progress.check();
+        if results.iter().all(Result::is_ok) {
+            self.publish(sequence);
+        }
         for (position, result) in entry.reads().zip(results) {
             let row = match result {
                 Ok(row) => row,
@@ -98,6 +112,55 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    /// Makes the blocks visible that the sequence has completely computed.
+    fn publish(&mut self, sequence: &mut Sequence) {
+        if self.hasher.is_none() {
+            return;
+        }
+        self.name(sequence);
+        let whole = sequence.progress.computed / BLOCK_TOKENS;
+        for block in sequence.progress.published / BLOCK_TOKENS..whole {
+            if sequence.is_name_taken {
+                return;
+            }
+            self.publish_block(sequence, block);
+        }
+        sequence.progress.check();
+    }
+
+    fn publish_block(&mut self, sequence: &mut Sequence, block: usize) {
+        let (blocks, _) = sequence.tokens.as_chunks();
+        let content = Content {
+            hash: sequence.chain[block],
+            parent: match block {
+                0 => self.root(sequence),
+                _ => sequence.chain[block - 1],
+            },
+            scope: sequence.request.class.scope,
+            depth: block as u32,
+            tokens: blocks[block],
+        };
+        for (group, table) in sequence.tables.iter_mut().enumerate() {
+            let own = table[block];
+            if own == NO_BLOCK {
+                continue;
+            }
+            match self.pool.publish(group, own, &content) {
+                Published::Visible => {}
+                // Somebody else was as fast: the same bits, so one block serves both.
+                Published::Equal(other) => {
+                    self.pool.retain(group, other);
+                    table[block] = other;
+                    self.pool.release(group, own);
+                }
+                Published::Taken => sequence.is_name_taken = true,
+            }
+        }
+        if !sequence.is_name_taken {
+            sequence.progress.published = (block + 1) * BLOCK_TOKENS;
+        }
     }
 
     fn take_token(
@@ -134,7 +197,7 @@ impl Scheduler {
                 continue;
             }
             if std::mem::replace(&mut sequences.running[index].has_failed_once, true) {
-                let sequence = sequences.running.remove(index);
+                let sequence = sequences.take_running(index);
                 let text = format!("a step failed twice with this request in it: {why}");
                 self.end(sequence, End::Failed(FailureKind::Step, text));
             } else {
@@ -167,7 +230,7 @@ impl Scheduler {
     fn close_one(&mut self, sequences: &mut Sequences, seniority: u64, reason: CloseReason) {
         let running = sequences.find_running(seniority);
         let sequence = match running {
-            Some(index) => Some(sequences.running.remove(index)),
+            Some(index) => Some(sequences.take_running(index)),
             None => sequences.take_waiting(seniority),
         };
         if let Some(sequence) = sequence {
@@ -228,6 +291,13 @@ impl Scheduler {
     fn ms_since(&self, start: Duration) -> u64 {
         self.now.saturating_sub(start).as_millis() as u64
     }
+}
+
+/// Prompt tokens that this entry computed and no earlier one.
+fn served_prompt(sequence: &mut Sequence, entry: &PlannedSequence) -> u64 {
+    let first = entry.start.max(sequence.served);
+    sequence.served = entry.end().max(sequence.served);
+    entry.end().min(sequence.prompt_len()).saturating_sub(first) as u64
 }
 
 fn take_score(

@@ -12,6 +12,7 @@ use ucuz_tensor::backend::Ticket;
 use ucuz_tensor::sampling::SamplingParams;
 use ucuz_tensor::{Batch, TensorError};
 
+use crate::cost::CostFit;
 use crate::error::FailureKind;
 use crate::handle::{Life, Message, Shared, lock};
 use crate::plan::StepPlan;
@@ -42,6 +43,7 @@ pub struct Engine {
     pub(crate) depth: usize,
     pub(crate) batch: Batch,
     pub(crate) greedy: SamplingParams,
+    pub(crate) fit: CostFit,
     pub(crate) rows_per_second: f64,
     pub(crate) last_step: Duration,
     pub(crate) is_draining: bool,
@@ -138,7 +140,7 @@ impl Engine {
         };
         match self.runner.wait(ticket) {
             Ok(sampled) => {
-                self.measure(plan.rows(), started);
+                self.measure(plan.shape(), started);
                 self.scheduler.commit(&mut self.sequences, &plan, sampled);
             }
             Err(error) => self.fail(&plan, error)?,

@@ -83,7 +83,7 @@ pub enum FinishReason {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Prompt tokens found in the cache; 0 while there is no prefix cache.
+    /// Prompt tokens found in the prefix cache when the request was first admitted.
     pub cached_tokens: u32,
     /// Tokens sent; after [`crate::CloseReason::StopString`] the tokens accepted.
     pub completion_tokens: u32,

@@ -7,9 +7,12 @@
 //! The engine thread owns sequences, blocks and runner; other threads reach it through the handle's inbox and are answered
 //! through their own [`EventSink`]. Above this floor only `llm` and `serve` speak to it.
 
+mod admit;
 mod blocks;
+mod cache_event;
 mod clock;
 mod commit;
+mod cost;
 mod engine;
 mod error;
 mod event;
@@ -17,6 +20,7 @@ mod handle;
 mod memory;
 mod model_runner;
 mod plan;
+mod prefix;
 mod publish;
 mod request;
 mod runner;
@@ -27,19 +31,24 @@ mod sequences;
 pub mod sim;
 mod start;
 mod stats;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::BlockPool;
+pub use cache_event::{CacheEvent, CacheListener};
 pub use clock::{Clock, SystemClock};
+pub use cost::{StepCost, StepShape};
 pub use engine::{Engine, Turn};
 pub use error::{FailureKind, SubmitError};
 pub use event::{Closed, Event, EventSink, FinishReason, TokenEvent, TokenScore, Usage};
 pub use handle::{CloseReason, Handle, Health, Life, RequestId};
 pub use memory::{MemoryTooSmall, longest_sequence, plan_blocks, sequence_blocks};
 pub use plan::{PlannedSequence, StepPlan};
-pub use request::{LOGPROBS_MAX, Request};
+pub use prefix::{BlockHash, BlockTokens, CacheScope};
+pub use request::{LOGPROBS_MAX, Request, RequestClass};
 pub use runner::Runner;
 pub use sequence::Progress;
 pub use start::EngineConfig;
 pub use stats::{GroupStats, Stats, Totals};
+pub use tenants::TenantId;

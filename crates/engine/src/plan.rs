@@ -5,6 +5,7 @@ use ucuz_tensor::batch::GroupTables;
 use ucuz_tensor::sampling::{SampleRow, SamplingParams, Take};
 use ucuz_tensor::{Batch, SeqSlot};
 
+use crate::cost::StepShape;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
 
@@ -50,6 +51,19 @@ impl StepPlan {
     /// Rows of the step.
     pub fn rows(&self) -> usize {
         self.entries.iter().map(|entry| entry.rows).sum()
+    }
+
+    /// What the step costs by.
+    pub fn shape(&self) -> StepShape {
+        let attended = |entry: &PlannedSequence| {
+            let (first, last) = (entry.start + 1, entry.end());
+            entry.rows * (first + last) / 2
+        };
+        StepShape {
+            rows: self.rows(),
+            reads: self.entries.iter().map(|entry| entry.reads().len()).sum(),
+            attended: self.entries.iter().map(attended).sum(),
+        }
     }
 
     /// Writes the step's arrays into `batch`.

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::cost::StepShape;
 use crate::engine::Engine;
 use crate::error::FailureKind;
 use crate::event::Event;
@@ -14,12 +15,14 @@ use crate::stats::Stats;
 const SPEED_WEIGHT: f64 = 0.1;
 
 impl Engine {
-    /// Notes how long `rows` took.
-    pub(crate) fn measure(&mut self, rows: usize, started: Duration) {
+    /// Notes how long a step took.
+    pub(crate) fn measure(&mut self, shape: StepShape, started: Duration) {
         self.scheduler.now = self.shared.clock.now();
         self.last_step = self.scheduler.now.saturating_sub(started);
         if self.last_step > Duration::ZERO {
-            let speed = rows as f64 / self.last_step.as_secs_f64();
+            self.fit.observe(shape, self.last_step.as_secs_f64());
+            self.scheduler.cost = self.fit.cost();
+            let speed = shape.rows as f64 / self.last_step.as_secs_f64();
             let weight = if self.rows_per_second > 0.0 {
                 SPEED_WEIGHT
             } else {
@@ -54,9 +57,7 @@ impl Engine {
 
     fn stats(&self) -> Stats {
         let (scheduler, sequences) = (&self.scheduler, &self.sequences);
-        let groups = scheduler
-            .pool
-            .stats(scheduler.groups.iter().map(|g| g.block_bytes()));
+        let groups = scheduler.pool.stats();
         let all = sequences.running.iter().chain(&sequences.waiting);
         Stats {
             kv_bytes_total: groups.iter().map(|g| g.total * g.block_bytes).sum(),

@@ -1,9 +1,13 @@
 //! What is asked of the engine.
 
+use std::time::Duration;
+
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::sampling::SamplingParams;
 
 use crate::error::SubmitError;
+use crate::prefix::CacheScope;
+use crate::tenants::TenantId;
 
 /// Most stop ids of a request.
 const STOP_IDS_MAX: usize = 1024;
@@ -30,6 +34,21 @@ pub struct Request {
     pub logprobs: Option<u32>,
     /// Report each prompt token's log-probability and this many of the likeliest ids in its place.
     pub prompt_logprobs: Option<u32>,
+    /// Who asks, and how it is treated for that.
+    pub class: RequestClass,
+}
+
+/// How a request stands among others; nothing of it changes its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestClass {
+    /// Who asks; tenants share the engine evenly.
+    pub tenant: TenantId,
+    /// Among requests of one tenant, lower goes first.
+    pub priority: i32,
+    /// Who may share cached prefixes with it.
+    pub scope: CacheScope,
+    /// Refuse it when its first token cannot be expected within this time.
+    pub first_token_within: Option<Duration>,
 }
 
 fn invalid(field: &'static str, value: impl ToString, rule: impl Into<String>) -> SubmitError {

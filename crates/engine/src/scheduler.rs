@@ -1,11 +1,14 @@
 //! Who computes what in the next step.
 //!
-//! Here: planning, admission, preemption. In `commit.rs`: what happens with a step's results. Rules:
-//! - Every running sequence with one token to compute goes first, oldest first; then longer stretches, in chunks up to the
-//!   step's row budget; then waiting sequences are admitted while their known tokens fit.
+//! Here: planning and preemption. In `admit.rs`: who of the waiting may run, and with which cached prefix. In `commit.rs`:
+//! what happens with a step's results. In `sequences.rs`: the order. Rules:
+//! - Every running sequence with one token to compute goes first, oldest first; then longer stretches in order of rank, in
+//!   chunks up to the step's row budget; then waiting sequences are admitted while their known tokens fit.
+//! - While somebody generates, the budget is what the step's target time allows, so a long prompt stalls no answer.
 //! - Blocks are taken for the rows of this step only; nothing is reserved for `max_tokens`.
-//! - Who lacks a block takes it from the youngest, which gives up everything and recomputes later. The youngest itself
-//!   waits with what it has. The oldest always fits alone (`Handle::submit` sees to it), so the oldest always moves on.
+//! - Who lacks a block takes it from the victim ([`Sequences::victim`]), which gives up everything and recomputes later
+//!   what is no longer cached. The victim itself waits with what it has. The oldest is never a victim and always fits alone
+//!   (`Handle::submit` sees to it), so the oldest always moves on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +17,19 @@ use std::time::Duration;
 
 use ucuz_tensor::SeqSlot;
 use ucuz_tensor::backend::Limits;
-use ucuz_tensor::cache::PagedGroup;
+use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK, PagedGroup};
 
 use crate::blocks::{BlockPool, Room};
 use crate::event::{Event, EventSink};
-use crate::memory::sequence_blocks;
+use crate::cost::StepCost;
 use crate::plan::{PlannedSequence, StepPlan};
+use crate::prefix::PrefixHasher;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
 use crate::stats::Totals;
+
+/// Rows of a prompt that move on in each step, however slow steps are.
+const LEAST_CHUNK: usize = 32;
 
 /// Blocks, slots and sums; the sequences themselves are passed in.
 pub(crate) struct Scheduler {
@@ -34,11 +41,17 @@ pub(crate) struct Scheduler {
     pub mean_completion: f64,
     /// Time of this turn.
     pub now: Duration,
+    /// Prices of steps, from those that were run.
+    pub cost: StepCost,
+    /// Time that a step should not exceed while somebody generates; `None` fills every step.
+    pub step_target: Option<Duration>,
+    /// Names cached prefixes; `None` shares none.
+    pub hasher: Option<PrefixHasher>,
     /// Requests inside; handles add, the end of a request takes away.
     pub inside: Arc<AtomicUsize>,
     /// Last events to be sent at the end of this turn.
     pub endings: VecDeque<(Box<dyn EventSink>, Event)>,
-    free_slots: Vec<SeqSlot>,
+    pub(crate) free_slots: Vec<SeqSlot>,
     next_step: u64,
 }
 
@@ -46,11 +59,14 @@ impl Scheduler {
     pub(crate) fn new(limits: Limits, groups: Vec<PagedGroup>, blocks: &[usize]) -> Self {
         Self {
             limits,
+            pool: BlockPool::new(groups.clone(), blocks),
             groups,
-            pool: BlockPool::new(blocks),
             totals: Totals::default(),
             mean_completion: 0.0,
             now: Duration::ZERO,
+            cost: StepCost::default(),
+            step_target: None,
+            hasher: None,
             inside: Arc::default(),
             endings: VecDeque::new(),
             free_slots: (0..limits.sequences as u32).rev().map(SeqSlot).collect(),
@@ -65,23 +81,15 @@ impl Scheduler {
             entries: Vec::new(),
         };
         let preemptions = self.totals.preemptions;
-        for is_single in [true, false] {
-            let wanted = |s: &&Sequence| {
-                let pending = s.progress.pending();
-                pending > 0 && (pending == 1) == is_single
-            };
-            let ids: Vec<u64> = sequences
-                .running
-                .iter()
-                .filter(wanted)
-                .map(|s| s.seniority)
-                .collect();
-            for seniority in ids {
-                self.schedule(sequences, seniority, &mut plan);
-            }
+        for seniority in generating(sequences) {
+            self.schedule(sequences, seniority, self.limits.step_rows, &mut plan);
+        }
+        let budget = self.budget(&plan);
+        for seniority in self.in_stretches(sequences) {
+            self.schedule(sequences, seniority, budget, &mut plan);
         }
         if self.totals.preemptions == preemptions {
-            self.admit(sequences, &mut plan);
+            self.admit(sequences, budget, &mut plan);
         }
         if plan.entries.is_empty() {
             return None;
@@ -92,11 +100,40 @@ impl Scheduler {
         Some(plan)
     }
 
+    /// Running sequences with more than one token to compute, in order of rank.
+    fn in_stretches(&self, sequences: &Sequences) -> Vec<u64> {
+        let running = sequences.running.iter();
+        let mut wanted: Vec<_> = running.filter(|s| s.progress.pending() > 1).collect();
+        wanted.sort_by_cached_key(|s| sequences.rank(s, self.now));
+        wanted.into_iter().map(|s| s.seniority).collect()
+    }
+
+    /// Rows of a step that begins with the generated tokens of `plan`.
+    fn budget(&self, plan: &StepPlan) -> usize {
+        let most = self.limits.step_rows;
+        let generated = plan.rows();
+        let Some(target) = self.step_target.filter(|_| generated > 0) else {
+            return most;
+        };
+        let spare_s = target.as_secs_f64() - self.cost.seconds(plan.shape());
+        let price = self.cost.row_s;
+        let rows = if price > 0.0 { spare_s / price } else { f64::MAX };
+        // The conversion saturates.
+        let rows = (rows as usize).max(LEAST_CHUNK);
+        most.min(generated.saturating_add(rows))
+    }
+
     /// Gives one running sequence as many rows as budget and blocks allow.
-    fn schedule(&mut self, sequences: &mut Sequences, seniority: u64, plan: &mut StepPlan) {
+    pub(crate) fn schedule(
+        &mut self,
+        sequences: &mut Sequences,
+        seniority: u64,
+        budget: usize,
+        plan: &mut StepPlan,
+    ) {
         // Preempted for an older one meanwhile?
         while let Some(index) = sequences.find_running(seniority) {
-            let budget = self.limits.step_rows - plan.rows();
+            let budget = budget.saturating_sub(plan.rows());
             let rows = sequences.running[index].progress.pending().min(budget);
             if rows == 0 {
                 return;
@@ -108,15 +145,10 @@ impl Scheduler {
                     return;
                 }
                 Room::Soon => return,
-                Room::None if index + 1 == sequences.running.len() => return,
-                Room::None => {
-                    let youngest = sequences.running.len() - 1;
-                    let victim = sequences.running[youngest].seniority;
-                    plan.entries.retain(|entry| entry.seniority != victim);
-                    self.totals.preemptions += 1;
-                    sequences.running[youngest].usage.preemptions += 1;
-                    self.requeue(sequences, youngest);
-                }
+                Room::None => match sequences.victim() {
+                    Some(victim) if victim != index => self.preempt(sequences, victim, plan),
+                    _ => return,
+                },
             }
         }
     }
@@ -154,49 +186,20 @@ impl Scheduler {
         Room::Now
     }
 
-    /// Lets waiting sequences run, strictly in order of arrival, while rows, slots and blocks suffice.
-    fn admit(&mut self, sequences: &mut Sequences, plan: &mut StepPlan) {
-        while plan.rows() < self.limits.step_rows
-            && let Some(next) = sequences.waiting.front()
-            && (sequences.running.is_empty() || self.has_room(sequences, next))
-            && let Some(&slot) = self.free_slots.last()
-            && let Some(mut sequence) = sequences.waiting.pop_front()
-        {
-            self.free_slots.pop();
-            sequence.slot = Some(slot);
-            if sequence.admitted_at.is_none() {
-                sequence.admitted_at = Some(self.now);
-                let queued = self.now.saturating_sub(sequence.submitted_at);
-                sequence.usage.queue_ms = queued.as_millis() as u64;
-            }
-            let seniority = sequence.seniority;
-            sequences.run(sequence);
-            let entries = plan.entries.len();
-            self.schedule(sequences, seniority, plan);
-            if plan.entries.len() <= entries {
-                return;
-            }
-        }
-    }
-
-    /// Whether all known tokens of `next`, one more token of everybody and what the running still lack fit together.
-    ///
-    /// Without the spare block for everybody, the newcomer would be thrown out again at the next block border.
-    fn has_room(&self, sequences: &Sequences, next: &Sequence) -> bool {
-        let groups = self.groups.iter().enumerate();
-        groups.into_iter().all(|(index, group)| {
-            let need = |s: &Sequence| {
-                let whole = sequence_blocks(group, s.progress.known + 1, self.limits.step_rows);
-                whole.saturating_sub(s.tables[index].len() - s.behind[index])
-            };
-            let running: usize = sequences.running.iter().map(|s| need(s) + 1).sum();
-            running + need(next) <= self.pool.num_free(index)
-        })
+    /// Takes a running sequence out of the step and sends it back to the queue.
+    pub(crate) fn preempt(&mut self, sequences: &mut Sequences, index: usize, plan: &mut StepPlan) {
+        assert!(index > 0, "the oldest is never preempted");
+        let victim = &mut sequences.running[index];
+        plan.entries
+            .retain(|entry| entry.seniority != victim.seniority);
+        victim.usage.preemptions += 1;
+        self.totals.preemptions += 1;
+        self.requeue(sequences, index);
     }
 
     /// Sends a running sequence back to the queue: all its blocks are given up, all its tokens kept.
     pub(crate) fn requeue(&mut self, sequences: &mut Sequences, index: usize) {
-        let mut sequence = sequences.running.remove(index);
+        let mut sequence = sequences.take_to_wait(index);
         self.strip(&mut sequence);
         sequences.wait(sequence);
     }
@@ -204,11 +207,25 @@ impl Scheduler {
     /// Takes blocks and slot from a sequence.
     pub(crate) fn strip(&mut self, sequence: &mut Sequence) {
         for (group, table) in sequence.restart().into_iter().enumerate() {
-            for block in table {
+            // Last first: what a name builds on is evicted after it.
+            for block in table.into_iter().rev() {
                 self.pool.release(group, block);
             }
         }
         self.free_slots.extend(sequence.slot.take());
+    }
+
+    /// Asserts that whole, published blocks can be found and blocks that are still written cannot.
+    fn check_visible(&self, sequence: &Sequence) {
+        let published = sequence.progress.published / BLOCK_TOKENS;
+        for (group, table) in sequence.tables.iter().enumerate() {
+            for (index, &block) in table.iter().enumerate() {
+                if block != NO_BLOCK && !sequence.is_name_taken {
+                    let is_visible = self.pool.is_visible(group, block);
+                    assert_eq!(is_visible, index < published, "block {index} of a sequence");
+                }
+            }
+        }
     }
 
     /// Checks counts against holders.
@@ -219,16 +236,18 @@ impl Scheduler {
         let running = sequences.running.iter();
         let tables = running.flat_map(|s| s.tables.iter().map(Vec::as_slice).enumerate());
         self.pool.check_integrity(tables);
+        sequences.check_integrity();
         assert_eq!(
             self.free_slots.len() + sequences.running.len(),
             self.limits.sequences
         );
         for sequence in &sequences.running {
             sequence.progress.check();
+            self.check_visible(sequence);
             for (table, &behind) in sequence.tables.iter().zip(&sequence.behind) {
                 let freed = table
                     .iter()
-                    .take_while(|&&block| block == ucuz_tensor::cache::NO_BLOCK);
+                    .take_while(|&&block| block == NO_BLOCK);
                 assert_eq!(
                     freed.count(),
                     behind,
@@ -245,9 +264,17 @@ impl Scheduler {
     }
 }
 
+/// Running sequences with one token to compute, oldest first.
+fn generating(sequences: &Sequences) -> Vec<u64> {
+    let running = sequences.running.iter();
+    let generating = running.filter(|s| s.progress.pending() == 1);
+    generating.map(|s| s.seniority).collect()
+}
+
 fn entry(sequence: &mut Sequence, rows: usize) -> PlannedSequence {
     let progress = &mut sequence.progress;
     let start = progress.scheduled;
+    assert!(start >= progress.published, "visible blocks are not written");
     progress.scheduled += rows;
     progress.check();
     let read_from = progress.read_until.clamp(start, progress.scheduled);

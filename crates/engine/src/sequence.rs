@@ -8,7 +8,9 @@ use ucuz_tensor::sampling::TokenCount;
 
 use crate::event::{EventSink, TokenScore, Usage};
 use crate::handle::RequestId;
+use crate::prefix::BlockHash;
 use crate::request::Request;
+use crate::tenants::TenantId;
 
 /// How far a sequence is. No prefill phase, no decode phase: only these numbers, all counts of tokens.
 ///
@@ -16,7 +18,7 @@ use crate::request::Request;
 /// 0 ..... published ..... computed ..... scheduled ..... known + draft
 ///           in the index     in the cache    in a step        ids are there
 /// ```
-/// `published` and `draft` stay 0 while there is no prefix index and no drafter.
+/// `draft` stays 0 while there is no drafter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Tokens whose ids are known and that will be computed.
@@ -66,12 +68,18 @@ pub(crate) struct Sequence {
     pub tables: Vec<Vec<u32>>,
     /// Leading entries of each table that fell behind the window.
     pub behind: Vec<usize>,
+    /// Names of the whole blocks of `tokens`, as far as they were needed.
+    pub chain: Vec<BlockHash>,
+    /// Whether another content has the name of one of its blocks: the rest stays invisible.
+    pub is_name_taken: bool,
     pub slot: Option<SeqSlot>,
     /// Occurrences of ids, ascending; empty when no penalty is on.
     pub counts: Vec<TokenCount>,
     /// Scores of prompt tokens so far; emptied when sent.
     pub scores: Vec<TokenScore>,
     pub usage: Usage,
+    /// Leading tokens that the tenant was charged for.
+    pub served: usize,
     /// Whether the step it was in failed since its last result.
     pub has_failed_once: bool,
     pub submitted_at: Duration,
@@ -114,15 +122,23 @@ impl Sequence {
             epoch: 0,
             tables: vec![Vec::new(); groups],
             behind: vec![0; groups],
+            chain: Vec::new(),
+            is_name_taken: false,
             slot: None,
             counts,
             scores: Vec::new(),
             usage,
+            served: 0,
             has_failed_once: false,
             submitted_at: now,
             admitted_at: None,
             sink,
         }
+    }
+
+    /// Who asked.
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.request.class.tenant
     }
 
     /// Tokens of the prompt.
@@ -161,6 +177,26 @@ impl Sequence {
         }
     }
 
+    /// Positions that need not be computed when their keys and values are there: a result that is wanted, and the last
+    /// known token, are always computed.
+    pub(crate) fn reusable(&self) -> usize {
+        let last = self.progress.known.saturating_sub(1);
+        self.progress.read_until.min(last)
+    }
+
+    /// Starts with the first `blocks` whole blocks in the cache.
+    pub(crate) fn resume_at(&mut self, blocks: usize, tables: Vec<Vec<u32>>) {
+        assert_eq!(self.progress.scheduled, 0, "it starts anew");
+        assert!(blocks * BLOCK_TOKENS <= self.reusable(), "something is computed");
+        let missing = |table: &Vec<u32>| table.iter().take_while(|&&b| b == NO_BLOCK).count();
+        self.behind = tables.iter().map(missing).collect();
+        self.tables = tables;
+        let tokens = blocks * BLOCK_TOKENS;
+        self.progress.scheduled = tokens;
+        self.progress.computed = tokens;
+        self.progress.published = tokens;
+    }
+
     /// Entries that `group`'s table lacks for `tokens` tokens.
     pub(crate) fn missing_blocks(&self, group: usize, tokens: usize) -> usize {
         tokens
@@ -189,6 +225,7 @@ impl Sequence {
         self.progress.published = 0;
         self.behind.fill(0);
         let empty = vec![Vec::new(); self.tables.len()];
+        self.is_name_taken = false;
         let mut tables = std::mem::replace(&mut self.tables, empty);
         for table in &mut tables {
             table.retain(|&block| block != NO_BLOCK);
@@ -219,7 +256,7 @@ fn count(prompt: &[u32]) -> Vec<TokenCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Closed, Event};
+    use crate::{Closed, Event, RequestClass};
     use ucuz_tensor::sampling::SamplingParams;
 
     struct Nowhere;
@@ -247,6 +284,7 @@ mod tests {
             stop_ids: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
+            class: RequestClass::default(),
         };
         Sequence::new(RequestId(1), request, Box::new(Nowhere), 2, Duration::ZERO)
     }

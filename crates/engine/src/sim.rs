@@ -4,7 +4,7 @@
 //! two sequences or a position computed twice changes the tokens. Sampling is the real one. Only for tests of this crate
 //! and, with the feature `test-support`, of those above; broken promises of the engine panic here.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -247,14 +247,28 @@ impl SimRunner {
                 "consecutive positions"
             );
         }
-        for (group, tables) in batch.groups.iter().enumerate() {
-            let blocks = tables.blocks.iter().filter(|&&block| block != NO_BLOCK);
-            let mut seen = HashSet::new();
-            for &block in blocks {
-                assert!((block as usize) < self.options.blocks[group]);
-                assert!(
-                    seen.insert(block),
-                    "block {block} of group {group} has two holders"
+        for group in 0..batch.groups.len() {
+            self.check_writers(batch, group);
+        }
+    }
+
+    /// A block may be read by many, but one that is written in this step is in one table.
+    fn check_writers(&self, batch: &Batch, group: usize) {
+        let mut holders: HashMap<u32, usize> = HashMap::new();
+        let blocks = batch.groups[group].blocks.iter();
+        for &block in blocks.filter(|&&block| block != NO_BLOCK) {
+            assert!((block as usize) < self.options.blocks[group]);
+            *holders.entry(block).or_default() += 1;
+        }
+        for sequence in 0..batch.num_sequences() {
+            for row in batch.sequence_rows(sequence) {
+                let position = batch.positions[row];
+                let place = batch.slot_of(group, sequence, position as usize);
+                let (block, _) = place.expect_place(position);
+                assert_eq!(
+                    holders.get(&(block as u32)),
+                    Some(&1),
+                    "block {block} of group {group} is written and shared"
                 );
             }
         }

@@ -12,7 +12,9 @@ use ucuz_tensor::sampling::SamplingParams;
 
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::cost::CostFit;
 use crate::handle::{Handle, Life, Published, Shared, lock};
+use crate::prefix::PrefixHasher;
 use crate::runner::Runner;
 use crate::scheduler::Scheduler;
 use crate::sequences::Sequences;
@@ -25,6 +27,10 @@ pub struct EngineConfig {
     pub max_waiting: usize,
     /// Steps in flight: 1 where the runner computes on the engine's own thread.
     pub depth: usize,
+    /// Key of the names of cached prefixes, drawn anew for each process; `None` shares no prefix.
+    pub prefix_key: Option<[u8; 16]>,
+    /// Time that a step should not exceed while somebody generates; `None` fills every step.
+    pub step_target: Option<Duration>,
 }
 
 impl Engine {
@@ -50,7 +56,9 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> (Self, Handle) {
         let (limits, cache) = (*runner.limits(), runner.cache().clone());
-        let scheduler = Scheduler::new(limits, cache.groups.clone(), runner.blocks());
+        let mut scheduler = Scheduler::new(limits, cache.groups.clone(), runner.blocks());
+        scheduler.hasher = config.prefix_key.map(PrefixHasher::new);
+        scheduler.step_target = config.step_target;
         let published = Published {
             stats: Stats::default(),
             life: Life::Serving,
@@ -80,6 +88,7 @@ impl Engine {
             depth: config.depth.max(1),
             batch: Batch::default(),
             greedy: SamplingParams::greedy(),
+            fit: CostFit::default(),
             rows_per_second: 0.0,
             last_step: Duration::ZERO,
             is_draining: false,

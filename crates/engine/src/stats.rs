@@ -7,8 +7,10 @@ pub struct GroupStats {
     pub total: usize,
     /// Blocks that hold something or that a step in flight may still read.
     pub used: usize,
-    /// Blocks to give away.
+    /// Blocks to give away, those with a cached prefix included.
     pub free: usize,
+    /// Blocks without a holder whose content can be found.
+    pub cached: usize,
     /// Bytes of one block over all layers.
     pub block_bytes: usize,
 }
@@ -38,6 +40,10 @@ pub struct Totals {
     pub computed_rows: u64,
     /// Preemptions.
     pub preemptions: u64,
+    /// Prompt tokens looked for in the prefix cache, at a request's first admission.
+    pub prefix_queries: u64,
+    /// Those of them that were found.
+    pub prefix_hits: u64,
     /// Steps that ended well.
     pub steps: u64,
     /// Steps that ended with an error.

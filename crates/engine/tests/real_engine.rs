@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use ucuz_cpu::{CpuBackend, CpuOptions, Tier, detect};
-use ucuz_engine::{Closed, Engine, EngineConfig, Event, EventSink, Handle, Request, SystemClock};
+use ucuz_engine::{
+    Closed, Engine, EngineConfig, Event, EventSink, Handle, Request, RequestClass, SystemClock,
+};
 use ucuz_formats::Checkpoint;
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{ModelRunner, RunnerOptions, cache_spec};
@@ -93,6 +95,8 @@ impl World {
         let config = EngineConfig {
             max_waiting: 64,
             depth: 1,
+            prefix_key: self.prefix_key,
+            step_target: None,
         };
         Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap()
     }
@@ -145,6 +149,7 @@ fn start(handle: &Handle, k: u32) -> mpsc::Receiver<Event> {
         stop_ids: Vec::new(),
         logprobs: None,
         prompt_logprobs: None,
+        class: RequestClass::default(),
     };
     let (sender, receiver) = mpsc::sync_channel(TOKENS as usize + 2);
     handle.submit(request, Box::new(Sink(sender))).unwrap();

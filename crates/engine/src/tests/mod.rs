@@ -4,6 +4,7 @@ mod ends;
 mod exact;
 mod faults;
 mod machine;
+mod prefix;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,6 +81,15 @@ impl Receiver {
     }
 }
 
+fn config(max_waiting: usize, depth: usize) -> EngineConfig {
+    EngineConfig {
+        max_waiting,
+        depth,
+        prefix_key: Some([5; 16]),
+        step_target: None,
+    }
+}
+
 /// An engine turned by hand, its integrity checked after each turn.
 struct Bench {
     engine: Engine,
@@ -89,14 +99,17 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(mut options: SimOptions, max_waiting: usize, depth: usize) -> Self {
+    fn new(options: SimOptions, max_waiting: usize, depth: usize) -> Self {
+        Self::with(options, config(max_waiting, depth))
+    }
+
+    fn with(mut options: SimOptions, config: EngineConfig) -> Self {
         let clock = ManualClock::default();
         let pace = clock.clone();
         options.pace = Some(Box::new(move |rows| {
             pace.advance(Duration::from_millis(rows as u64))
         }));
         let (runner, control) = SimRunner::new(options);
-        let config = EngineConfig { max_waiting, depth };
         let (engine, handle) = Engine::new(Box::new(runner), config, Arc::new(clock.clone()));
         Self {
             engine,
@@ -167,6 +180,7 @@ fn request(seed: u32, len: usize, max_tokens: u32) -> Request {
         stop_ids: Vec::new(),
         logprobs: None,
         prompt_logprobs: None,
+        class: RequestClass::default(),
     }
 }
 
