@@ -97,6 +97,7 @@ impl Scheduler {
         sequence.admitted_at = Some(self.now);
         let queued = self.now.saturating_sub(sequence.submitted_at);
         sequence.usage.queue_ms = queued.as_millis() as u64;
+        self.latencies.queue.observe(queued);
         let cached = blocks * BLOCK_TOKENS;
         sequence.usage.cached_tokens = cached as u32;
         if self.hasher.is_some() {

@@ -1,6 +1,5 @@
 //! What happens with a step's results, and how requests end.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK};
@@ -173,9 +172,7 @@ impl Scheduler {
         }
         sequence.push(row.token);
         self.totals.generated_tokens += 1;
-        if sequence.output_len() == 1 {
-            sequence.usage.first_token_ms = self.ms_since(sequence.submitted_at);
-        }
+        self.time_token(sequence);
         sequence.sink.send(Event::Token(TokenEvent {
             id: row.token,
             logprob: row.logprob,
@@ -183,6 +180,21 @@ impl Scheduler {
         }))?;
         let is_full = sequence.output_len() >= sequence.request.max_tokens as usize;
         Ok(is_full.then_some(FinishReason::Length))
+    }
+
+    fn time_token(&mut self, sequence: &mut Sequence) {
+        match sequence.last_token_at {
+            None => {
+                let waited = self.now.saturating_sub(sequence.submitted_at);
+                sequence.usage.first_token_ms = waited.as_millis() as u64;
+                self.latencies.first_token.observe(waited);
+            }
+            Some(last) => {
+                let between = self.now.saturating_sub(last);
+                self.latencies.between_tokens.observe(between);
+            }
+        }
+        sequence.last_token_at = Some(self.now);
     }
 
     /// A step failed: its sequences start again once, and end when that fails too.
@@ -241,10 +253,13 @@ impl Scheduler {
     /// Takes everything back from a sequence and gives its place away; its receiver is told at the end of the turn.
     fn end(&mut self, mut sequence: Sequence, end: End) {
         self.strip(&mut sequence);
-        self.inside.fetch_sub(1, Ordering::AcqRel);
-        let generated = sequence.output_len() as f64;
-        self.mean_completion += MEAN_WEIGHT * (generated - self.mean_completion);
+        self.door.leave(sequence.prompt_len());
+        self.learn_length(sequence.output_len());
         sequence.usage.total_ms = self.ms_since(sequence.submitted_at);
+        if sequence.output_len() > 0 {
+            let whole = self.now.saturating_sub(sequence.submitted_at);
+            self.latencies.whole.observe(whole);
+        }
         if let End::Closed(CloseReason::StopString { accepted_tokens }) = end {
             let usage = &mut sequence.usage;
             usage.completion_tokens = usage.completion_tokens.min(accepted_tokens);
@@ -264,6 +279,13 @@ impl Scheduler {
         };
         tracing::debug!(request = sequence.id.0, ?usage, "request ended");
         self.endings.push_back((sequence.sink, event));
+    }
+
+    /// Takes the length of an answer into the mean.
+    fn learn_length(&mut self, generated: usize) {
+        let is_first = self.mean_completion == 0.0;
+        let weight = if is_first { 1.0 } else { MEAN_WEIGHT };
+        self.mean_completion += weight * (generated as f64 - self.mean_completion);
     }
 
     /// Sends last events. After the numbers are published: who sees the end of a request sees its blocks free.

@@ -12,9 +12,10 @@ use ucuz_tensor::backend::Ticket;
 use ucuz_tensor::sampling::SamplingParams;
 use ucuz_tensor::{Batch, TensorError};
 
+use crate::cache_event::CacheListener;
 use crate::cost::CostFit;
 use crate::error::FailureKind;
-use crate::handle::{Life, Message, Shared, lock};
+use crate::handle::{Life, Message, Published, Shared};
 use crate::plan::StepPlan;
 use crate::publish::panic_text;
 use crate::runner::Runner;
@@ -46,6 +47,10 @@ pub struct Engine {
     pub(crate) fit: CostFit,
     pub(crate) rows_per_second: f64,
     pub(crate) last_step: Duration,
+    /// The slowest step, less and less remembered.
+    pub(crate) slow_step: Duration,
+    pub(crate) published: Published,
+    pub(crate) listener: Option<Box<dyn CacheListener>>,
     pub(crate) is_draining: bool,
 }
 
@@ -54,7 +59,10 @@ impl Engine {
     pub fn run(mut self) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.turn_until_ended()));
         match outcome {
-            Ok(Ok(())) => lock(&self.shared.published).life = Life::Stopped,
+            Ok(Ok(())) => {
+                self.published.life = Life::Stopped;
+                self.publish();
+            }
             Ok(Err(error)) => self.die(FailureKind::Device, &error.to_string()),
             Err(panic) => self.die(FailureKind::Engine, &panic_text(panic.as_ref())),
         }
@@ -86,6 +94,7 @@ impl Engine {
         self.step()?;
         self.publish();
         self.scheduler.deliver_endings();
+        self.tell_cache_events();
         let is_idle = self.sequences.is_empty() && self.in_flight.is_empty();
         Ok(match (is_idle, self.is_draining) {
             (false, _) => Turn::Worked,
@@ -94,9 +103,21 @@ impl Engine {
         })
     }
 
+    fn tell_cache_events(&mut self) {
+        let events = self.scheduler.pool.take_events();
+        if let Some(listener) = &mut self.listener
+            && !events.is_empty()
+        {
+            listener.changed(events);
+        }
+    }
+
     fn take(&mut self, message: Message) {
         match message {
-            Message::Submit(sequence) => self.scheduler.accept(&mut self.sequences, *sequence),
+            Message::Submit(sequence) => {
+                self.shared.door.seen(sequence.prompt_len());
+                self.scheduler.accept(&mut self.sequences, *sequence);
+            }
             Message::Close(id, reason) => self.scheduler.close(&mut self.sequences, id, reason),
             Message::Drain => self.is_draining = true,
             Message::Shutdown => {
@@ -114,7 +135,7 @@ impl Engine {
                 &self.sequences,
                 self.scheduler.groups.len(),
             );
-            self.publish_launch(plan.rows());
+            self.publish_launch(plan.shape());
             let rows = plan.sample_rows(&self.sequences, &self.greedy);
             match self.runner.launch(&self.batch, &rows) {
                 Ok(ticket) => self.in_flight.push_back((plan, ticket)),

@@ -13,6 +13,32 @@ pub enum SubmitError {
         /// Estimate from the backlog, at least 1, seconds.
         retry_after_s: u32,
     },
+    /// As many prompt tokens are inside as may.
+    #[error(
+        "prompt has {prompt} tokens, {inside} are already running or waiting and the limit is {limit}; retry in {retry_after_s} s"
+    )]
+    FullOfTokens {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Prompt tokens inside.
+        inside: usize,
+        /// Most that may be inside.
+        limit: usize,
+        /// Estimate from the backlog, at least 1, seconds.
+        retry_after_s: u32,
+    },
+    /// The first token would come too late.
+    #[error(
+        "the first token is expected in {expected_ms} ms, the request wants it within {within_ms} ms; retry in {retry_after_s} s"
+    )]
+    Late {
+        /// Forecast, ms.
+        expected_ms: u64,
+        /// What the request or the server asks for, ms.
+        within_ms: u64,
+        /// Estimate from the backlog, at least 1, seconds.
+        retry_after_s: u32,
+    },
     /// The longest possible result does not fit the context.
     #[error(
         "prompt has {prompt} tokens and max_tokens is {max_tokens}: together more than the context of {limit}; shorten the prompt, lower max_tokens or raise --context"

@@ -2,18 +2,22 @@
 //!
 //! Submitting and closing are messages; the engine thread answers through the request's [`EventSink`].
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use ucuz_tensor::CacheSpec;
 use ucuz_tensor::backend::Limits;
 
 use crate::clock::Clock;
+use crate::door::{Door, Refusals, Shut};
 use crate::error::SubmitError;
 use crate::event::EventSink;
+use crate::forecast::{Load, Newcomer};
+use crate::histogram::Latencies;
 use crate::memory::sequence_blocks;
 use crate::request::Request;
 use crate::sequence::Sequence;
@@ -55,8 +59,11 @@ pub enum Life {
 pub struct Health {
     /// State of the engine thread.
     pub life: Life,
-    /// Since the last turn of the loop; long and with work to do means stuck.
+    /// Since the last turn of the loop.
     pub last_step_age: Duration,
+    /// Longest that the loop may take for the step it is in: three times what that step should take and what steps took
+    /// of late.
+    pub step_bound: Duration,
     /// Whether there is work to do.
     pub is_busy: bool,
 }
@@ -65,6 +72,12 @@ impl Health {
     /// Whether new requests are taken.
     pub fn is_alive(&self) -> bool {
         self.life == Life::Serving
+    }
+
+    /// Whether the loop has work to do and does not move on.
+    pub fn is_stalled(&self) -> bool {
+        let is_at_work = matches!(self.life, Life::Serving | Life::Draining) && self.is_busy;
+        is_at_work && self.last_step_age > self.step_bound
     }
 }
 
@@ -77,11 +90,13 @@ pub(crate) enum Message {
 }
 
 /// What the engine thread publishes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Published {
-    pub stats: Stats,
+    pub stats: Arc<Stats>,
     pub life: Life,
     pub turn_at: Duration,
+    /// See [`Health::step_bound`].
+    pub step_bound: Duration,
     pub is_busy: bool,
 }
 
@@ -93,12 +108,18 @@ pub(crate) struct Shared {
     pub blocks: Vec<usize>,
     /// Requests that may be inside at once.
     pub places: usize,
-    /// Requests inside: taken by `submit`, given back by the engine thread.
-    pub inside: Arc<AtomicUsize>,
+    /// Prompt tokens that may be inside at once.
+    pub tokens_max: usize,
+    /// First tokens are promised within this time, unless a request asks for another.
+    pub first_token_within: Option<Duration>,
+    /// What is inside: taken by `submit`, given back by the engine thread.
+    pub door: Arc<Door>,
+    /// How long requests and tokens took.
+    pub latencies: Arc<Latencies>,
     pub is_draining: AtomicBool,
     pub next_id: AtomicU64,
-    /// Written by the engine thread once a turn, read by handles; nobody holds it across a call.
-    pub published: Mutex<Published>,
+    /// Replaced by the engine thread twice a turn, read by handles; neither waits for the other.
+    pub published: ArcSwap<Published>,
     /// Taken by the first `join`.
     pub thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -128,7 +149,9 @@ impl Handle {
         self.check_life()?;
         request.check(&self.shared.limits)?;
         self.check_size(&request)?;
-        self.take_place()?;
+        self.check_deadline(&request)?;
+        let tokens = request.prompt.len();
+        self.enter(tokens)?;
         let id = RequestId(self.shared.next_id.fetch_add(1, Ordering::Relaxed));
         request.stop_ids.sort_unstable();
         request.stop_ids.dedup();
@@ -136,7 +159,7 @@ impl Handle {
         let sequence = Sequence::new(id, request, sink, groups, self.shared.clock.now());
         match self.inbox.send(Message::Submit(Box::new(sequence))) {
             Ok(()) => Ok(id),
-            Err(_) => Err(self.gone()),
+            Err(_) => Err(self.gone(tokens)),
         }
     }
 
@@ -151,7 +174,7 @@ impl Handle {
     /// State of the engine thread.
     pub fn health(&self) -> Health {
         let now = self.shared.clock.now();
-        let published = lock(&self.shared.published);
+        let published = self.shared.published.load();
         let is_draining = self.shared.is_draining.load(Ordering::Acquire);
         let life = match &published.life {
             Life::Serving if is_draining => Life::Draining,
@@ -160,13 +183,29 @@ impl Handle {
         Health {
             life,
             last_step_age: now.saturating_sub(published.turn_at),
+            step_bound: published.step_bound,
             is_busy: published.is_busy,
         }
     }
 
     /// The engine at the end of its last turn.
-    pub fn stats(&self) -> Stats {
-        lock(&self.shared.published).stats.clone()
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.shared.published.load().stats)
+    }
+
+    /// Requests refused so far for want of room or time.
+    pub fn refusals(&self) -> Refusals {
+        self.shared.door.refusals()
+    }
+
+    /// How long requests and tokens took; written as it is read.
+    pub fn latencies(&self) -> &Latencies {
+        &self.shared.latencies
+    }
+
+    /// Seconds after which the work that is inside now should be done, 1 to 3600.
+    pub fn retry_after_s(&self) -> u32 {
+        self.load().retry_after_s()
     }
 
     /// Sizes of the runner.
@@ -196,7 +235,7 @@ impl Handle {
     }
 
     fn check_life(&self) -> Result<(), SubmitError> {
-        if matches!(lock(&self.shared.published).life, Life::Dead(_)) {
+        if matches!(self.shared.published.load().life, Life::Dead(_)) {
             return Err(SubmitError::Dead);
         }
         match self.shared.is_draining.load(Ordering::Acquire) {
@@ -218,24 +257,65 @@ impl Handle {
         Ok(())
     }
 
-    fn take_place(&self) -> Result<(), SubmitError> {
-        let places = self.shared.places;
-        let take = |inside: usize| (inside < places).then_some(inside + 1);
-        match self
-            .shared
-            .inside
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
-        {
-            Ok(_) => Ok(()),
-            Err(waiting) => Err(SubmitError::Full {
-                waiting,
-                retry_after_s: self.stats().retry_after_s(),
-            }),
+    /// A first token that cannot be there in time is refused while the client can still go elsewhere.
+    fn check_deadline(&self, request: &Request) -> Result<(), SubmitError> {
+        let asked = request.class.first_token_within;
+        let Some(within) = asked.or(self.shared.first_token_within) else {
+            return Ok(());
+        };
+        let load = self.load();
+        let expected_s = load.first_token_s(self.newcomer(request));
+        if expected_s <= within.as_secs_f64() {
+            return Ok(());
+        }
+        self.shared.door.refuse_late();
+        Err(SubmitError::Late {
+            expected_ms: (expected_s * 1e3) as u64,
+            within_ms: within.as_millis() as u64,
+            retry_after_s: load.retry_after_s(),
+        })
+    }
+
+    fn newcomer(&self, request: &Request) -> Newcomer {
+        let stats = self.stats();
+        let own = stats.tenant(request.class.tenant);
+        let others = stats.tenants.len() - usize::from(own.is_some());
+        let own = own.unwrap_or_default();
+        let most = stats.tenants.iter().map(|tenant| tenant.running).max();
+        Newcomer {
+            prompt: request.prompt.len(),
+            own_waiting: own.waiting,
+            tenants: others + 1,
+            takes_slot: own.waiting == 0 && own.running + 1 < most.unwrap_or(0),
         }
     }
 
-    fn gone(&self) -> SubmitError {
-        self.shared.inside.fetch_sub(1, Ordering::AcqRel);
+    /// What is inside, with what the engine thread has not seen yet.
+    fn load(&self) -> Load {
+        let (requests, tokens) = self.shared.door.inbox();
+        self.stats().load.with_inbox(requests, tokens)
+    }
+
+    fn enter(&self, prompt: usize) -> Result<(), SubmitError> {
+        let shared = &self.shared;
+        let entered = shared.door.enter(prompt, shared.places, shared.tokens_max);
+        entered.map_err(|shut| match shut {
+            Shut::Requests(waiting) => SubmitError::Full {
+                waiting,
+                retry_after_s: self.retry_after_s(),
+            },
+            Shut::Tokens(inside) => SubmitError::FullOfTokens {
+                prompt,
+                inside,
+                limit: shared.tokens_max,
+                retry_after_s: self.retry_after_s(),
+            },
+        })
+    }
+
+    fn gone(&self, tokens: usize) -> SubmitError {
+        self.shared.door.seen(tokens);
+        self.shared.door.leave(tokens);
         match self.check_life() {
             Err(SubmitError::Draining) => SubmitError::Draining,
             _ => SubmitError::Dead,

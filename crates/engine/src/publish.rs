@@ -1,24 +1,41 @@
 //! What the engine tells of itself after each turn, and how it dies.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cost::StepShape;
 use crate::engine::Engine;
 use crate::error::FailureKind;
 use crate::event::Event;
-use crate::handle::{Life, Message, lock};
+use crate::forecast::Load;
+use crate::handle::{Life, Message};
+use crate::sequence::Sequence;
 use crate::stats::Stats;
 
 /// Weight of one more step in the measured speed.
 const SPEED_WEIGHT: f64 = 0.1;
+
+/// A step that takes this many times what it may take has stalled.
+const BOUND_FACTOR: u32 = 3;
+
+/// What any step may take: a busy machine stops a process for such a while.
+const LEAST_STEP: Duration = Duration::from_secs(1);
+
+/// Longest that a step may take, and what it may take as long as none has been measured: pages may still come from a slow
+/// disk.
+pub(crate) const FIRST_BOUND: Duration = Duration::from_secs(600);
+
+/// How much of the slowest step is remembered at the next one: half after 70.
+const SLOW_MEMORY: f64 = 0.99;
 
 impl Engine {
     /// Notes how long a step took.
     pub(crate) fn measure(&mut self, shape: StepShape, started: Duration) {
         self.scheduler.now = self.shared.clock.now();
         self.last_step = self.scheduler.now.saturating_sub(started);
+        self.scheduler.latencies.step.observe(self.last_step);
+        self.slow_step = self.slow_step.mul_f64(SLOW_MEMORY).max(self.last_step);
         if self.last_step > Duration::ZERO {
             self.fit.observe(shape, self.last_step.as_secs_f64());
             self.scheduler.cost = self.fit.cost();
@@ -33,22 +50,35 @@ impl Engine {
     }
 
     /// Makes the numbers of this turn readable through the handle.
-    pub(crate) fn publish(&self) {
-        let stats = self.stats();
-        let is_busy = !self.sequences.is_empty();
-        let turn_at = self.shared.clock.now();
-        let mut published = lock(&self.shared.published);
-        (published.stats, published.is_busy, published.turn_at) = (stats, is_busy, turn_at);
+    pub(crate) fn publish(&mut self) {
+        self.published.stats = Arc::new(self.stats());
+        self.published.is_busy = !self.sequences.is_empty();
+        self.published.turn_at = self.shared.clock.now();
+        self.shared.published.store(Arc::new(self.published.clone()));
     }
 
     /// Makes a step readable before it is launched: it may take long, and before the first one the
     /// engine's last turn lies as far back as its last request.
-    pub(crate) fn publish_launch(&self, rows: usize) {
-        let rows_in_flight = self.rows_in_flight() + rows;
-        let now = self.shared.clock.now();
-        let mut published = lock(&self.shared.published);
-        published.stats.rows_in_flight = rows_in_flight;
-        (published.is_busy, published.turn_at) = (true, now);
+    pub(crate) fn publish_launch(&mut self, shape: StepShape) {
+        let mut stats = Stats::clone(&self.published.stats);
+        stats.rows_in_flight = self.rows_in_flight() + shape.rows;
+        self.published.stats = Arc::new(stats);
+        self.published.step_bound = self.step_bound(shape);
+        self.published.is_busy = true;
+        self.published.turn_at = self.shared.clock.now();
+        self.shared.published.store(Arc::new(self.published.clone()));
+    }
+
+    /// How long the loop may take for a step before it counts as stalled.
+    fn step_bound(&self, shape: StepShape) -> Duration {
+        if self.scheduler.cost.is_unknown() {
+            return FIRST_BOUND;
+        }
+        let expected_s = self.scheduler.cost.seconds(shape);
+        // A speed next to 0 leaves the range of a duration, and tells as little as none.
+        let expected = Duration::try_from_secs_f64(expected_s).unwrap_or(FIRST_BOUND);
+        let bound = BOUND_FACTOR * expected.max(self.slow_step).max(LEAST_STEP);
+        bound.min(FIRST_BOUND)
     }
 
     fn rows_in_flight(&self) -> usize {
@@ -59,6 +89,7 @@ impl Engine {
         let (scheduler, sequences) = (&self.scheduler, &self.sequences);
         let groups = scheduler.pool.stats();
         let all = sequences.running.iter().chain(&sequences.waiting);
+        let waiting = sequences.waiting.iter();
         Stats {
             kv_bytes_total: groups.iter().map(|g| g.total * g.block_bytes).sum(),
             kv_bytes_used: groups.iter().map(|g| g.used * g.block_bytes).sum(),
@@ -66,29 +97,59 @@ impl Engine {
             token_bytes: all.map(|s| s.tokens.len() * size_of::<u32>()).sum(),
             running: sequences.running.len(),
             waiting: sequences.waiting.len(),
-            queued_tokens: sequences.waiting.iter().map(|s| s.progress.known).sum(),
+            queued_tokens: waiting.map(|s| s.progress.known).sum(),
             rows_in_flight: self.rows_in_flight(),
             rows_per_second: self.rows_per_second,
             last_step_ms: self.last_step.as_secs_f64() * 1e3,
             mean_completion_tokens: scheduler.mean_completion,
+            tenants: sequences.tenants.stats(),
+            load: self.load(),
             totals: scheduler.totals,
+        }
+    }
+
+    fn load(&self) -> Load {
+        let (scheduler, sequences) = (&self.scheduler, &self.sequences);
+        let mean = scheduler.mean_completion;
+        let totals = &scheduler.totals;
+        let cached_share = totals.prefix_hits as f64 / totals.prefix_queries.max(1) as f64;
+        let generating = sequences.running.iter();
+        let generating = generating.filter(|s| s.progress.pending() <= 1);
+        let known = |s: &Sequence| s.progress.known;
+        let waiting_rows: usize = sequences.waiting.iter().map(known).sum();
+        let all = sequences.running.iter().chain(&sequences.waiting);
+        let contexts: usize = all.clone().map(known).sum();
+        Load {
+            cost: scheduler.cost,
+            slots: scheduler.limits.sequences,
+            running: sequences.running.len(),
+            generating: generating.count(),
+            waiting: sequences.waiting.len(),
+            running_rows: sequences.running.iter().map(|s| s.progress.pending()).sum(),
+            waiting_rows: (waiting_rows as f64 * (1.0 - cached_share)) as usize,
+            to_generate: all.map(|s| s.expected_tokens(mean)).sum(),
+            mean_generated: mean,
+            mean_context: contexts as f64 / (sequences.len().max(1)) as f64,
+            cached_share,
+            budget: scheduler.last_budget,
         }
     }
 
     /// Tells everybody inside that it is over. The scheduler may be mid-change, so it is only emptied.
     pub(crate) fn die(&mut self, kind: FailureKind, why: &str) {
         tracing::error!(why, "the engine is dead");
-        lock(&self.shared.published).life = Life::Dead(why.to_owned());
+        self.published.life = Life::Dead(why.to_owned());
         let mut lost: Vec<_> = self.sequences.running.drain(..).collect();
         lost.extend(self.sequences.waiting.drain(..));
         while let Ok(message) = self.inbox.try_recv() {
             if let Message::Submit(sequence) = message {
+                self.shared.door.seen(sequence.prompt_len());
                 lost.push(*sequence);
             }
         }
         for sequence in lost {
             self.scheduler.totals.failed += 1;
-            self.shared.inside.fetch_sub(1, Ordering::AcqRel);
+            self.shared.door.leave(sequence.prompt_len());
             let text = format!("the engine stopped after a fault: {why}");
             self.scheduler
                 .endings

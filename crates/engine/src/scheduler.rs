@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use ucuz_tensor::SeqSlot;
@@ -20,7 +19,9 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK, PagedGroup};
 
 use crate::blocks::{BlockPool, Room};
+use crate::door::Door;
 use crate::event::{Event, EventSink};
+use crate::histogram::Latencies;
 use crate::cost::StepCost;
 use crate::plan::{PlannedSequence, StepPlan};
 use crate::prefix::PrefixHasher;
@@ -37,18 +38,22 @@ pub(crate) struct Scheduler {
     pub groups: Vec<PagedGroup>,
     pub pool: BlockPool,
     pub totals: Totals,
-    /// Mean of tokens generated a request, smoothed.
+    /// Mean of tokens generated a request, smoothed; 0 before the first has ended.
     pub mean_completion: f64,
     /// Time of this turn.
     pub now: Duration,
     /// Prices of steps, from those that were run.
     pub cost: StepCost,
+    /// Rows of the last step that fairness and speed allowed.
+    pub last_budget: usize,
+    /// How long requests and tokens took.
+    pub latencies: Arc<Latencies>,
     /// Time that a step should not exceed while somebody generates; `None` fills every step.
     pub step_target: Option<Duration>,
     /// Names cached prefixes; `None` shares none.
     pub hasher: Option<PrefixHasher>,
-    /// Requests inside; handles add, the end of a request takes away.
-    pub inside: Arc<AtomicUsize>,
+    /// Requests and prompt tokens inside; handles add, the end of a request takes away.
+    pub door: Arc<Door>,
     /// Last events to be sent at the end of this turn.
     pub endings: VecDeque<(Box<dyn EventSink>, Event)>,
     pub(crate) free_slots: Vec<SeqSlot>,
@@ -65,9 +70,11 @@ impl Scheduler {
             mean_completion: 0.0,
             now: Duration::ZERO,
             cost: StepCost::default(),
+            last_budget: limits.step_rows,
+            latencies: Arc::default(),
             step_target: None,
             hasher: None,
-            inside: Arc::default(),
+            door: Arc::default(),
             endings: VecDeque::new(),
             free_slots: (0..limits.sequences as u32).rev().map(SeqSlot).collect(),
             next_step: 1,
@@ -85,6 +92,7 @@ impl Scheduler {
             self.schedule(sequences, seniority, self.limits.step_rows, &mut plan);
         }
         let budget = self.budget(&plan);
+        self.last_budget = budget;
         for seniority in self.in_stretches(sequences) {
             self.schedule(sequences, seniority, budget, &mut plan);
         }
@@ -115,12 +123,8 @@ impl Scheduler {
         let Some(target) = self.step_target.filter(|_| generated > 0) else {
             return most;
         };
-        let spare_s = target.as_secs_f64() - self.cost.seconds(plan.shape());
-        let price = self.cost.row_s;
-        let rows = if price > 0.0 { spare_s / price } else { f64::MAX };
-        // The conversion saturates.
-        let rows = (rows as usize).max(LEAST_CHUNK);
-        most.min(generated.saturating_add(rows))
+        let within = self.cost.rows_within(target.as_secs_f64(), plan.shape());
+        most.min(within.max(generated + LEAST_CHUNK))
     }
 
     /// Gives one running sequence as many rows as budget and blocks allow.

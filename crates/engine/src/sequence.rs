@@ -84,6 +84,7 @@ pub(crate) struct Sequence {
     pub has_failed_once: bool,
     pub submitted_at: Duration,
     pub admitted_at: Option<Duration>,
+    pub last_token_at: Option<Duration>,
     pub sink: Box<dyn EventSink>,
 }
 
@@ -132,6 +133,7 @@ impl Sequence {
             has_failed_once: false,
             submitted_at: now,
             admitted_at: None,
+            last_token_at: None,
             sink,
         }
     }
@@ -174,6 +176,18 @@ impl Sequence {
                 };
                 self.counts.insert(index, count);
             }
+        }
+    }
+
+    /// Tokens that it should generate yet, when one request generates `mean` (0 while unknown).
+    pub(crate) fn expected_tokens(&self, mean: f64) -> f64 {
+        let most = f64::from(self.request.max_tokens);
+        let done = self.output_len() as f64;
+        let expected = if mean > 0.0 { most.min(mean) } else { most };
+        match done < expected {
+            true => expected - done,
+            // Longer than most: half of what it may.
+            false => (most - done) / 2.0,
         }
     }
 

@@ -149,6 +149,11 @@ impl Sequences {
         all.find(|s| s.id == id).map(|s| s.seniority)
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.running.len() + self.waiting.len()
+    }
+
     /// Whether there is nobody.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()

@@ -7,30 +7,37 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use ucuz_tensor::Batch;
 use ucuz_tensor::sampling::SamplingParams;
 
+use crate::cache_event::CacheListener;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::cost::CostFit;
 use crate::handle::{Handle, Life, Published, Shared, lock};
 use crate::prefix::PrefixHasher;
+use crate::publish::FIRST_BOUND;
 use crate::runner::Runner;
 use crate::scheduler::Scheduler;
 use crate::sequences::Sequences;
-use crate::stats::Stats;
 
 /// Choices beside the runner's limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Requests taken in beyond `Limits::sequences`; more are refused with a time to retry.
     pub max_waiting: usize,
+    /// Prompt tokens of all requests inside; more are refused with a time to retry.
+    pub max_prompt_tokens: usize,
+    /// Requests whose first token cannot be expected within this time are refused, unless they ask for another time.
+    pub first_token_within: Option<Duration>,
     /// Steps in flight: 1 where the runner computes on the engine's own thread.
     pub depth: usize,
     /// Key of the names of cached prefixes, drawn anew for each process; `None` shares no prefix.
     pub prefix_key: Option<[u8; 16]>,
     /// Time that a step should not exceed while somebody generates; `None` fills every step.
     pub step_target: Option<Duration>,
+    /// Hears what can be found in the prefix cache.
+    pub cache_listener: Option<Box<dyn CacheListener>>,
 }
 
 impl Engine {
@@ -59,10 +66,14 @@ impl Engine {
         let mut scheduler = Scheduler::new(limits, cache.groups.clone(), runner.blocks());
         scheduler.hasher = config.prefix_key.map(PrefixHasher::new);
         scheduler.step_target = config.step_target;
+        if config.cache_listener.is_some() {
+            scheduler.pool.record_events();
+        }
         let published = Published {
-            stats: Stats::default(),
+            stats: Arc::default(),
             life: Life::Serving,
             turn_at: clock.now(),
+            step_bound: FIRST_BOUND,
             is_busy: false,
         };
         let shared = Arc::new(Shared {
@@ -71,14 +82,17 @@ impl Engine {
             cache,
             blocks: runner.blocks().to_vec(),
             places: limits.sequences + config.max_waiting,
-            inside: Arc::clone(&scheduler.inside),
+            tokens_max: config.max_prompt_tokens,
+            first_token_within: config.first_token_within,
+            door: Arc::clone(&scheduler.door),
+            latencies: Arc::clone(&scheduler.latencies),
             is_draining: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
-            published: Mutex::new(published),
+            published: ArcSwap::from_pointee(published.clone()),
             thread: Mutex::new(None),
         });
         let (sender, inbox) = channel();
-        let engine = Self {
+        let mut engine = Self {
             runner,
             scheduler,
             sequences: Sequences::default(),
@@ -91,6 +105,9 @@ impl Engine {
             fit: CostFit::default(),
             rows_per_second: 0.0,
             last_step: Duration::ZERO,
+            slow_step: Duration::ZERO,
+            published,
+            listener: config.cache_listener,
             is_draining: false,
         };
         engine.publish();

@@ -1,5 +1,8 @@
 //! What the engine tells of itself, once a step.
 
+use crate::forecast::Load;
+use crate::tenants::TenantId;
+
 /// Blocks of one cache group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GroupStats {
@@ -58,6 +61,17 @@ impl Totals {
     }
 }
 
+/// What one tenant has inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TenantStats {
+    /// Who.
+    pub tenant: TenantId,
+    /// Its requests that run.
+    pub running: usize,
+    /// Its requests that wait.
+    pub waiting: usize,
+}
+
 /// The engine at the end of its last turn.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stats {
@@ -83,18 +97,17 @@ pub struct Stats {
     pub last_step_ms: f64,
     /// Mean of tokens generated a request, smoothed.
     pub mean_completion_tokens: f64,
+    /// Tenants with requests inside, ascending.
+    pub tenants: Vec<TenantStats>,
+    /// What is inside, for forecasts.
+    pub load: Load,
     /// Sums since the start.
     pub totals: Totals,
 }
 
 impl Stats {
-    /// Seconds until the backlog may have gone, 1 to 3600.
-    pub fn retry_after_s(&self) -> u32 {
-        let work = self.queued_tokens as f64
-            + self.mean_completion_tokens * (self.waiting + self.running) as f64;
-        if self.rows_per_second <= 0.0 {
-            return 1;
-        }
-        (work / self.rows_per_second).ceil().clamp(1.0, 3600.0) as u32
+    pub(crate) fn tenant(&self, tenant: TenantId) -> Option<TenantStats> {
+        let found = self.tenants.binary_search_by_key(&tenant, |t| t.tenant);
+        found.ok().map(|index| self.tenants[index])
     }
 }

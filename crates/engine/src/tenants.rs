@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::stats::TenantStats;
+
 /// What a generated token counts, where a computed prompt token counts 1.
 pub(crate) const GENERATED_WEIGHT: u64 = 2;
 
@@ -92,9 +94,15 @@ impl Tenants {
         self.accounts.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// Tenants with a request inside.
-    pub(crate) fn num_active(&self) -> usize {
-        self.accounts.values().filter(|a| a.is_active()).count()
+    /// What those have inside who have something inside.
+    pub(crate) fn stats(&self) -> Vec<TenantStats> {
+        let active = self.accounts.iter().filter(|(_, a)| a.is_active());
+        let stats = |(&tenant, account): (&TenantId, &Account)| TenantStats {
+            tenant,
+            running: account.running,
+            waiting: account.waiting,
+        };
+        active.map(stats).collect()
     }
 
     /// All accounts.
@@ -152,7 +160,7 @@ mod tests {
         tenants.leave_waiting(A);
         tenants.join(A);
         assert_eq!(tenants.account(A).served, 50_000);
-        assert_eq!((tenants.num_active(), tenants.account(B).served), (2, 0));
+        assert_eq!((tenants.stats().len(), tenants.account(B).served), (2, 0));
     }
 
     #[test]

@@ -33,6 +33,8 @@ struct World {
     tier: Tier,
     threads: usize,
     step_rows: usize,
+    /// Key of the names of cached prefixes.
+    prefix_key: Option<[u8; 16]>,
     /// Blocks of each cache group that sees everything; window groups beside it get what all sequences need.
     blocks: usize,
 }
@@ -94,9 +96,12 @@ impl World {
         let runner = ModelRunner::new(&backend, model, RunnerOptions { limits, blocks }).unwrap();
         let config = EngineConfig {
             max_waiting: 64,
+            max_prompt_tokens: usize::MAX,
+            first_token_within: None,
             depth: 1,
             prefix_key: self.prefix_key,
             step_target: None,
+            cache_listener: None,
         };
         Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap()
     }
@@ -107,6 +112,19 @@ impl World {
         (0..SEQUENCES as u32)
             .map(|k| finish(&start(&handle, k)).0)
             .collect()
+    }
+
+    /// Tokens of each request when all were answered before, all at once; every prompt of a whole block is found.
+    fn warm(&self) -> Vec<Vec<u32>> {
+        let handle = self.engine();
+        for k in 0..SEQUENCES as u32 {
+            finish(&start(&handle, k));
+        }
+        let before = handle.stats().totals.prefix_hits;
+        let started: Vec<_> = (0..SEQUENCES as u32).map(|k| start(&handle, k)).collect();
+        let tokens = started.iter().map(|events| finish(events).0).collect();
+        assert!(handle.stats().totals.prefix_hits > before, "nothing was found");
+        tokens
     }
 
     /// Tokens of each request, all at once, and how often any was preempted.
@@ -181,6 +199,16 @@ fn check(name: &str, world: &World) {
         (expected.clone(), 0),
         "{name}: among seven others"
     );
+    let uncached = World {
+        prefix_key: None,
+        ..world.clone()
+    };
+    assert_eq!(
+        uncached.together(),
+        (expected.clone(), 0),
+        "{name}: no prefix shared"
+    );
+    assert_eq!(world.warm(), expected, "{name}: with cached prefixes");
     for step_rows in [1, 16, 61] {
         let chunked = World {
             step_rows,
@@ -219,6 +247,7 @@ fn world(path: PathBuf, tier: Tier, threads: usize) -> World {
         tier,
         threads,
         step_rows: 256,
+        prefix_key: Some([11; 16]),
         blocks,
     }
 }

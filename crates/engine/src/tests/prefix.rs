@@ -129,7 +129,7 @@ fn a_preempted_sequence_finds_what_was_not_evicted() {
             prefix_key,
             ..config(100, 1)
         };
-        let mut bench = Bench::with(options(9, &[None]), config);
+        let mut bench = Bench::with(options(8, &[None]), config);
         // The pool is full when both hold half of it; the older one ends soon after.
         let requests = [request(1, 20, 140), request(2, 20, 200)];
         let receivers: Vec<_> = requests.iter().map(|r| bench.submit(r.clone()).1).collect();
