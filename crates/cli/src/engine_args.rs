@@ -2,18 +2,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
-use ucuz_llm::{Llm, LlmOptions, Loading};
+use ucuz_llm::{Llm, LlmOptions, Loading, PROMPT_TOKENS_MAX, Scheduling};
 use ucuz_tensor::{Activations, Backend, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
 use crate::size::ByteSize;
 use crate::store::prepared::{PreparedCache, WORTH_KEEPING_BYTES, Weights};
 use crate::store::{self, ModelRef, Resolved, progress};
+
+/// Longest that a step should take while somebody gets tokens: a long prompt then delays the next token by no more.
+const STEP_TARGET: Duration = Duration::from_millis(200);
 
 /// The model that is meant when none is named.
 pub const DEFAULT_MODEL: &str = "smollm2";
@@ -89,9 +93,9 @@ pub struct ModelArgs {
     /// What becomes of the stored formats of projections; w8a8 is for speed, it makes the answers less exact
     #[arg(long, value_enum, default_value = "as-stored")]
     pub on_load: OnLoadName,
-    /// Tokens computed in one step
-    #[arg(long, default_value_t = Self::STEP_TOKENS, value_parser = clap::value_parser!(u16).range(1..=16384))]
-    pub max_step_tokens: u16,
+    /// Tokens computed in one step [default: 512, and while somebody gets tokens as many as take 0.2 s by what steps took so far]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u16).range(1..=16384))]
+    pub max_step_tokens: Option<u16>,
     #[command(flatten)]
     pub store: store::Options,
 }
@@ -110,20 +114,50 @@ pub struct BatchArgs {
     /// Requests that run at once
     #[arg(long, default_value_t = Self::SEQUENCES, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub max_sequences: u16,
-    /// Requests that may wait
+    /// Requests that may wait; more get 429 with the time to retry
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub max_waiting: u32,
+    /// Prompt tokens of all requests that run or wait; more get 429 with the time to retry
+    #[arg(long, value_name = "TOKENS", default_value_t = Self::PROMPT_TOKENS, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_prompt_tokens: u32,
+    /// Refuse requests whose first token cannot be expected within this time, ms (a request may ask for its own by the header x-slo-ttft-ms) [default: none is refused]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub slo_ttft: Option<u32>,
+    /// Compute every prompt anew, even where another began alike
+    #[arg(long)]
+    pub no_prefix_cache: bool,
 }
 
 impl BatchArgs {
     /// Requests at once unless others are named.
     pub const SEQUENCES: u16 = 64;
 
+    /// Prompt tokens inside at once unless others are named.
+    pub const PROMPT_TOKENS: u32 = PROMPT_TOKENS_MAX as u32;
+
     /// One request at a time, for a person at a terminal; the next may wait for one that is being stopped.
     pub const ALONE: Self = Self {
         max_sequences: 1,
         max_waiting: 1,
+        max_prompt_tokens: Self::PROMPT_TOKENS,
+        slo_ttft: None,
+        no_prefix_cache: false,
     };
+
+    /// How the engine treats requests, with a fresh key for names of cached prefixes.
+    ///
+    /// # Errors
+    /// No random numbers from the system.
+    fn scheduling(&self) -> Result<Scheduling> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).context("the system gives no random numbers")?;
+        Ok(Scheduling {
+            max_prompt_tokens: Some(self.max_prompt_tokens as usize),
+            first_token_within: self.slo_ttft.map(|ms| Duration::from_millis(ms.into())),
+            prefix_key: (!self.no_prefix_cache).then_some(key),
+            ..Scheduling::default()
+        })
+    }
 }
 
 /// How to run a model for many requests.
@@ -166,6 +200,11 @@ pub fn parse_tier(text: &str) -> Result<Tier, String> {
 impl ModelArgs {
     /// Tokens of a step unless others are named.
     pub const STEP_TOKENS: u16 = 512;
+
+    /// Tokens of the largest step.
+    pub fn step_rows(&self) -> usize {
+        usize::from(self.max_step_tokens.unwrap_or(Self::STEP_TOKENS))
+    }
 
     /// Precision of keys and values: what was asked for; else the oracle rounds nothing.
     pub fn kv_dtype(&self) -> KvDtype {
@@ -231,10 +270,14 @@ impl ModelArgs {
             weights: self.weights(),
             context: self.context.map(|tokens| tokens as usize),
             max_sequences: usize::from(batch.max_sequences),
-            step_rows: usize::from(self.max_step_tokens),
+            step_rows: self.step_rows(),
             kv_memory_bytes: self.kv_memory.map(|size| size.0),
             available_memory_bytes: detect::available_memory_bytes().unwrap_or(2 << 30),
             max_waiting: batch.max_waiting as usize,
+            scheduling: Scheduling {
+                step_target: self.max_step_tokens.is_none().then_some(STEP_TARGET),
+                ..batch.scheduling()?
+            },
         };
         let mut weights = self.destination(&checkpoint, backend.as_ref(), prepared)?;
         let mut progress = progress::on_stderr();

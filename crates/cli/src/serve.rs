@@ -1,15 +1,18 @@
 //! `ucuz serve`: the main job.
 
+use std::env::VarError;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use ucuz_llm::{Life, Llm};
-use ucuz_serve::{ServeOptions, Server, Socket};
+use ucuz_serve::{ApiKeys, CacheSharing, Ending, ServeOptions, Server, Socket};
 
 use crate::engine_args::EngineArgs;
 use crate::size::ByteSize;
@@ -20,6 +23,9 @@ const SERVER_THREADS: usize = 2;
 
 /// Exit code when the engine died while serving.
 const EXIT_ENGINE_DIED: u8 = 70;
+
+/// Holds the one key of all clients; a flag would show it to everybody on the machine.
+const KEY_VARIABLE: &str = "UCUZ_API_KEY";
 
 /// Arguments of `ucuz serve`.
 #[derive(Debug, clap::Args)]
@@ -43,8 +49,29 @@ pub struct Args {
     /// Seconds that running requests may take to finish after SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     drain_timeout: u64,
+    /// Seconds that the engine may stand still, beyond what its step may take, before the server gives up with exit code 70
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    stall_exit: u64,
+    /// File of keys, one "NAME KEY" a line; clients then need one of them, and share the engine evenly [default: the single key in UCUZ_API_KEY, else everybody is let in]
+    #[arg(long, value_name = "FILE")]
+    api_keys: Option<PathBuf>,
+    /// Whose prompts may share cached beginnings; global lets clients find out by timing what others asked
+    #[arg(long, value_enum, default_value = "tenant")]
+    cache_scope: CacheScopeName,
+    /// Leave the names that vLLM gives its metrics out of /metrics
+    #[arg(long)]
+    no_vllm_metrics: bool,
     #[command(flatten)]
     engine: EngineArgs,
+}
+
+/// Whose prompts share cached beginnings, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CacheScopeName {
+    /// Those of one key
+    Tenant,
+    /// Everybody's
+    Global,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -55,6 +82,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let started = Instant::now();
     // Before the model, which may take minutes to bring.
     let socket = Socket::bind(&args.host, args.port)?;
+    let keys = keys(&args)?;
     let resolved = args.engine.resolve(args.model.as_deref())?;
     let model_id = model_id(&args, &resolved);
     let llm = Arc::new(args.engine.load(&resolved.path, &model_id)?);
@@ -64,6 +92,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .map_or(0, |d| d.as_nanos() as u64);
     let options = ServeOptions {
         drain_timeout: Duration::from_secs(args.drain_timeout),
+        stall_exit: Duration::from_secs(args.stall_exit),
+        keys,
+        cache_sharing: match args.cache_scope {
+            CacheScopeName::Tenant => CacheSharing::Tenant,
+            CacheScopeName::Global => CacheSharing::Global,
+        },
+        vllm_metrics: !args.no_vllm_metrics,
         ..ServeOptions::new(model_id, entropy)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -71,23 +106,49 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
-    runtime.block_on(async {
+    let ending = runtime.block_on(async {
         let server = Server::new(Arc::clone(&llm), options, socket)?;
         let (first, second) = signals();
         eprintln!("listening on http://{}", server.address());
-        server.run(arrival(first), arrival(second)).await;
-        anyhow::Ok(())
+        anyhow::Ok(server.run(arrival(first), arrival(second)).await)
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(exit(&llm, ending, args.stall_exit))
+}
+
+fn exit(llm: &Llm, ending: Ending, stall_exit: u64) -> ExitCode {
+    if ending == Ending::Stalled {
+        // Its thread may never come back; the end of the process is its end.
+        eprintln!("error: the engine stood still for {stall_exit} s");
+        return ExitCode::from(EXIT_ENGINE_DIED);
+    }
     llm.shutdown();
     llm.join();
-    Ok(match llm.health().life {
+    match llm.health().life {
         Life::Dead(why) => {
             eprintln!("error: the engine died: {why}");
             ExitCode::from(EXIT_ENGINE_DIED)
         }
         _ => ExitCode::SUCCESS,
-    })
+    }
+}
+
+/// The keys that clients need: of the file, else of the environment.
+fn keys(args: &Args) -> Result<Option<ApiKeys>> {
+    if let Some(path) = &args.api_keys {
+        let shown = path.display();
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read keys of {shown}"))?;
+        let keys = ApiKeys::parse(&text).with_context(|| format!("{shown} is not a file of keys"))?;
+        return Ok(Some(keys));
+    }
+    match std::env::var(KEY_VARIABLE) {
+        Ok(key) => Ok(Some(ApiKeys::single(&key).with_context(|| {
+            format!("{KEY_VARIABLE} does not hold a key; unset it to let everybody in")
+        })?)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).context(KEY_VARIABLE),
+    }
 }
 
 /// The served id: the flag, else the alias with this file's hash, else the stem.

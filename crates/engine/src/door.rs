@@ -63,6 +63,15 @@ impl Door {
         Ok(())
     }
 
+    /// The requests inside when none of `places` is left; counts as a refusal.
+    pub(crate) fn is_full(&self, places: usize) -> Option<usize> {
+        let inside = self.requests.load(Ordering::Acquire);
+        (inside >= places).then(|| {
+            self.refused_full.fetch_add(1, Ordering::Relaxed);
+            inside
+        })
+    }
+
     /// The engine thread has seen a request.
     pub(crate) fn seen(&self, tokens: usize) {
         self.inbox_requests.fetch_sub(1, Ordering::AcqRel);

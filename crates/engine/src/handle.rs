@@ -163,6 +163,21 @@ impl Handle {
         }
     }
 
+    /// Whether one more request would find a place now; [`Handle::submit`] has the last word.
+    ///
+    /// # Errors
+    /// [`SubmitError::Full`], [`SubmitError::Draining`], [`SubmitError::Dead`].
+    pub fn check_room(&self) -> Result<(), SubmitError> {
+        self.check_life()?;
+        match self.shared.door.is_full(self.shared.places) {
+            Some(waiting) => Err(SubmitError::Full {
+                waiting,
+                retry_after_s: self.retry_after_s(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Ends a request; nothing happens when it has ended already.
     ///
     /// The sink gets `Done` with [`crate::FinishReason::Closed`], unless it is closed or the request ended first.

@@ -26,9 +26,11 @@ pub enum LlmError {
         /// Counts and the way out.
         message: String,
     },
-    /// The queue is full.
-    #[error("the server is at its limit of waiting requests; retry in {retry_after_s} s")]
+    /// There is no room, or no time before the deadline.
+    #[error("{message}")]
     Full {
+        /// What is full or late, and when to retry.
+        message: String,
         /// From the backlog and the measured speed.
         retry_after_s: u32,
     },
@@ -65,7 +67,12 @@ impl LlmError {
 impl From<SubmitError> for LlmError {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::Full { retry_after_s, .. } => Self::Full { retry_after_s },
+            SubmitError::Full { retry_after_s, .. }
+            | SubmitError::FullOfTokens { retry_after_s, .. }
+            | SubmitError::Late { retry_after_s, .. } => Self::Full {
+                message: error.to_string(),
+                retry_after_s,
+            },
             SubmitError::Draining | SubmitError::Dead => Self::Unavailable {
                 why: error.to_string(),
             },

@@ -13,6 +13,7 @@ mod load;
 mod output;
 mod prepare;
 mod request;
+mod scope;
 pub mod score;
 mod tokenizer;
 
@@ -20,11 +21,15 @@ pub use error::{LlmError, LlmResult};
 pub use generation::Generation;
 pub use info::ModelInfo;
 pub use llm::{Llm, LlmParts};
-pub use load::{LOGIT_ROWS, LlmOptions, Loading, fingerprint, limits, workspace_bytes};
+pub use load::{
+    LOGIT_ROWS, LlmOptions, Loading, PROMPT_TOKENS_MAX, Scheduling, fingerprint, limits, workspace_bytes};
 pub use output::{Delta, Finished, Output, TokenLogprob};
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
+pub use scope::{SALT_BYTES_MAX, cache_scope};
 pub use ucuz_engine::{
-    Closed, Event, EventSink, FailureKind, FinishReason, Handle, Health, Life, Stats, Usage,
+    BlockHash, CacheEvent, CacheListener, CacheScope, Closed, Event, EventSink, FailureKind,
+    FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
+    RequestClass, Stats, StepCost, StepShape, TenantId, Usage,
 };
 pub use ucuz_text::{Content, Message};

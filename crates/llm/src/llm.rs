@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ucuz_engine::{EventSink, Handle, Health, Request, Stats};
+use ucuz_engine::{EventSink, Handle, Health, Latencies, Refusals, Request, Stats};
 use ucuz_text::{
     ChatTemplate, DecodeOptions, Detokenizer, LeadingSpace, RenderOptions, Special, SpecialText,
     StopMatcher, TextError, Tokenizer, encode_chat,
@@ -77,8 +77,31 @@ impl Llm {
     }
 
     /// Numbers of the engine at the end of its last step.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> Arc<Stats> {
         self.handle.stats()
+    }
+
+    /// Requests refused so far for want of room or time.
+    pub fn refusals(&self) -> Refusals {
+        self.handle.refusals()
+    }
+
+    /// Whether one more request would find a place now.
+    ///
+    /// # Errors
+    /// [`LlmError::Full`] when too many are inside, [`LlmError::Unavailable`] when the engine drains or died.
+    pub fn check_room(&self) -> LlmResult<()> {
+        Ok(self.handle.check_room()?)
+    }
+
+    /// How long requests and tokens took.
+    pub fn latencies(&self) -> &Latencies {
+        self.handle.latencies()
+    }
+
+    /// Seconds after which the work that is inside now should be done, 1 to 3600.
+    pub fn retry_after_s(&self) -> u32 {
+        self.handle.retry_after_s()
     }
 
     /// Refuses new requests and lets the others finish.
@@ -186,6 +209,7 @@ impl Llm {
             stop_ids: prepared.stop_ids.clone(),
             logprobs: prepared.logprobs,
             prompt_logprobs: prepared.prompt_logprobs,
+            class: prepared.class,
         };
         let id = self.handle.submit(request, sink)?;
         Ok(Generation::new(GenerationParts {

@@ -1,9 +1,10 @@
 //! Loading a model and starting its engine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use ucuz_engine::{Engine, EngineConfig, SystemClock};
+use ucuz_engine::{CacheListener, Engine, EngineConfig, SystemClock};
 use ucuz_formats::{Checkpoint, ModelConfig};
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{
@@ -23,7 +24,6 @@ use crate::{LlmError, LlmResult};
 pub const LOGIT_ROWS: usize = 32;
 
 /// How a model is loaded.
-#[derive(Debug, Clone)]
 pub struct LlmOptions {
     /// Id to serve it under.
     pub name: String,
@@ -43,7 +43,27 @@ pub struct LlmOptions {
     pub available_memory_bytes: u64,
     /// Requests that may wait.
     pub max_waiting: usize,
+    /// How the engine treats requests.
+    pub scheduling: Scheduling,
 }
+
+/// How the engine treats requests that share it.
+#[derive(Default)]
+pub struct Scheduling {
+    /// Prompt tokens of all requests inside; [`PROMPT_TOKENS_MAX`] when absent.
+    pub max_prompt_tokens: Option<usize>,
+    /// Requests whose first token cannot be expected within this time are refused, unless they ask for another time.
+    pub first_token_within: Option<Duration>,
+    /// Key of the names of cached prefixes, drawn anew for each process; no prefix is shared when absent.
+    pub prefix_key: Option<[u8; 16]>,
+    /// Time that a step should not exceed while somebody generates; every step is filled when absent.
+    pub step_target: Option<Duration>,
+    /// Hears what can be found in the prefix cache.
+    pub cache_listener: Option<Box<dyn CacheListener>>,
+}
+
+/// Prompt tokens that may be inside at once unless another number is named: 4 MiB of ids.
+pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
 
 /// What a model is loaded through.
 pub struct Loading<'a> {
@@ -119,10 +139,7 @@ impl Llm {
             &loaded,
             (&tokenizer, template.is_some()),
         );
-        let config = EngineConfig {
-            max_waiting: options.max_waiting,
-            depth: 1,
-        };
+        let config = engine_config(options);
         let handle = Engine::spawn(
             Box::new(loaded.runner),
             config,
@@ -137,6 +154,19 @@ impl Llm {
             handle,
             info,
         }))
+    }
+}
+
+fn engine_config(options: LlmOptions) -> EngineConfig {
+    let scheduling = options.scheduling;
+    EngineConfig {
+        max_waiting: options.max_waiting,
+        max_prompt_tokens: scheduling.max_prompt_tokens.unwrap_or(PROMPT_TOKENS_MAX),
+        first_token_within: scheduling.first_token_within,
+        depth: 1,
+        prefix_key: scheduling.prefix_key,
+        step_target: scheduling.step_target,
+        cache_listener: scheduling.cache_listener,
     }
 }
 

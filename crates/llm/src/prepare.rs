@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ucuz_engine::RequestClass;
 use ucuz_formats::config::GenerationDefaults;
 use ucuz_tensor::sampling::SamplingParams;
 
@@ -58,6 +59,8 @@ pub struct Prepared {
     pub prompt_logprobs: Option<u32>,
     /// Whether special tokens are left out of the text.
     pub skip_special_tokens: bool,
+    /// Who asks, and how it is treated for that.
+    pub class: RequestClass,
     /// Whether the answer is a chat message, a text of its own, instead of a continuation.
     pub is_chat: bool,
 }
@@ -105,6 +108,7 @@ pub(crate) fn resolve(
         logprobs: request.logprobs,
         prompt_logprobs: request.prompt_logprobs,
         skip_special_tokens: request.skip_special_tokens,
+        class: request.class,
         is_chat: matches!(request.input, Input::Chat(_)),
     })
 }

@@ -1,5 +1,6 @@
 //! What a caller asks for, before defaults are resolved.
 
+use ucuz_engine::RequestClass;
 use ucuz_text::Message;
 
 /// A prompt in one of its forms.
@@ -61,6 +62,8 @@ pub struct GenerateRequest {
     pub prompt_logprobs: Option<u32>,
     /// Whether special tokens are left out of the text.
     pub skip_special_tokens: bool,
+    /// Who asks, and how it is treated for that.
+    pub class: RequestClass,
 }
 
 impl GenerateRequest {
@@ -78,6 +81,7 @@ impl GenerateRequest {
             logprobs: None,
             prompt_logprobs: None,
             skip_special_tokens: true,
+            class: RequestClass::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use ucuz_llm::FinishReason;
 use ucuz_llm::score::lockstep;
 use ucuz_llm::{
     Closed, Event, EventSink, Finished, GenerateRequest, Generation, Input, Llm, LlmOptions,
-    Output, Prepared, SamplingOptions,
+    Output, Prepared, SamplingOptions, Scheduling,
 };
 use ucuz_models::registry::LoadOptions;
 use ucuz_models::{ModelRunner, RunnerOptions};
@@ -57,6 +57,7 @@ fn options(name: &str) -> LlmOptions {
         kv_memory_bytes: None,
         available_memory_bytes: 1 << 30,
         max_waiting: 64,
+        scheduling: Scheduling::default(),
     }
 }
 

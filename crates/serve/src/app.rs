@@ -14,12 +14,15 @@ use ucuz_llm::Llm;
 use crate::clip::Clip;
 use crate::error::ApiError;
 use crate::options::ServeOptions;
-use crate::{request_id, routes};
+use crate::watchdog::Verdict;
+use crate::{caller, request_id, routes, unwind};
 
 /// Shared by all handlers; immutable but for two counters.
 pub(crate) struct App {
     pub llm: Arc<Llm>,
     pub options: ServeOptions,
+    /// Ready when the engine is given up.
+    pub verdict: Verdict,
     /// Seconds since 1970 at the start of the server.
     pub started: u64,
     preparing: Arc<Semaphore>,
@@ -27,13 +30,14 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(llm: Arc<Llm>, options: ServeOptions) -> Arc<Self> {
+    pub(crate) fn new(llm: Arc<Llm>, options: ServeOptions, verdict: Verdict) -> Arc<Self> {
         Arc::new(Self {
             started: unix_seconds((options.clock)()),
             preparing: Arc::new(Semaphore::new(options.limits.preparing.max(1))),
             drawn: AtomicU64::new(0),
             llm,
             options,
+            verdict,
         })
     }
 
@@ -71,6 +75,12 @@ impl App {
         }
     }
 
+    /// Refuses at once what would be refused after its prompt was encoded: a flood must cost little.
+    pub(crate) fn check_room(&self) -> Result<(), ApiError> {
+        let room = self.llm.check_room();
+        room.map_err(|error| ApiError::from_llm(error, "request"))
+    }
+
     /// Runs parsing, rendering and encoding off the event loop, a few at a time.
     pub(crate) async fn prepare<T: Send + 'static>(
         self: &Arc<Self>,
@@ -100,9 +110,15 @@ impl App {
             .route("/detokenize", post(routes::tokenize::detokenize))
             .route("/health", get(routes::health::health))
             .route("/live", get(routes::health::live))
+            .route("/metrics", get(routes::metrics::metrics))
             .route("/version", get(routes::version::version))
             .fallback(routes::missing::not_found)
             .method_not_allowed_fallback(routes::missing::method_not_allowed)
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(self),
+                caller::attach,
+            ))
+            .layer(middleware::from_fn(unwind::attach))
             .layer(middleware::from_fn_with_state(
                 Arc::clone(self),
                 request_id::attach,

@@ -106,9 +106,12 @@ impl ApiError {
             LlmError::ContextLength { message } => {
                 Self::bad_request("context_length_exceeded", message).with_param(input)
             }
-            LlmError::Full { retry_after_s } => {
+            LlmError::Full {
+                message,
+                retry_after_s,
+            } => {
                 let status = StatusCode::TOO_MANY_REQUESTS;
-                let mut full = Self::new(status, "rate_limit_exceeded", error.to_string());
+                let mut full = Self::new(status, "rate_limit_exceeded", message);
                 full.retry_after_s = Some(u64::from(retry_after_s.max(1)));
                 full
             }

@@ -133,6 +133,21 @@ impl Fields {
         }
     }
 
+    /// Takes a whole number from -2147483648 to 2147483647.
+    pub(crate) fn i32(&mut self, name: &str) -> Result<Option<i32>, ApiError> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let number = match &value {
+            Json::Number(number) => number.as_i64().and_then(|n| i32::try_from(n).ok()),
+            _ => None,
+        };
+        match number {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(name, &value, "an integer between -2147483648 and 2147483647")),
+        }
+    }
+
     /// Takes a seed: an integer of 64 bits; -1 asks for a drawn one, as no seed does.
     pub(crate) fn seed(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.take(name) else {

@@ -11,12 +11,14 @@
 
 mod app;
 mod body;
+mod caller;
 mod clip;
 mod error;
 mod fields;
 mod guard;
 mod hangup;
 mod json;
+mod keys;
 mod options;
 mod protocol;
 mod reply;
@@ -26,9 +28,15 @@ mod samples;
 mod server;
 mod socket;
 mod sse;
+mod unwind;
+mod watchdog;
 
 pub use error::{ApiError, ServeError};
-pub use options::{Limits, ServeOptions};
-pub use protocol::{ChatRequest, CompletionRequest, Delivery, parse_chat, parse_completion};
+pub use keys::{ApiKeys, KeysError};
+pub use options::{CacheSharing, Limits, ServeOptions};
+pub use protocol::{
+    ChatRequest, CompletionRequest, Delivery, Standing, parse_chat, parse_completion,
+};
 pub use server::Server;
 pub use socket::Socket;
+pub use watchdog::Ending;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::keys::ApiKeys;
+
 /// Most of everything that comes from outside, per connection or in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -56,6 +58,23 @@ pub struct ServeOptions {
     pub entropy: u64,
     /// The clock of `created` and of templates that print the date.
     pub clock: fn() -> SystemTime,
+    /// Keys of which a request must bring one; `None` lets everybody in.
+    pub keys: Option<ApiKeys>,
+    /// Who shares cached prefixes.
+    pub cache_sharing: CacheSharing,
+    /// Time that the engine's loop may stand still, beyond what its step may take, before the server gives up.
+    pub stall_exit: Duration,
+    /// Whether `/metrics` has the names of vLLM beside our own.
+    pub vllm_metrics: bool,
+}
+
+/// Who shares cached prefixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheSharing {
+    /// Requests of one key: nobody learns from the time of an answer what others asked.
+    Tenant,
+    /// Everybody.
+    Global,
 }
 
 impl ServeOptions {
@@ -67,6 +86,10 @@ impl ServeOptions {
             drain_timeout: Duration::from_secs(30),
             entropy,
             clock: SystemTime::now,
+            keys: None,
+            cache_sharing: CacheSharing::Tenant,
+            stall_exit: Duration::from_secs(30),
+            vllm_metrics: true,
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The samples of one HTTP request: started together, their events merged, closed when dropped.
 
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::mpsc;
 use ucuz_llm::{
-    Closed, Event, EventSink, FailureKind, Generation, Llm, LlmResult, Output, Prepared,
+    Closed, Event, EventSink, FailureKind, Generation, LlmResult, Output, Prepared,
 };
+
+use crate::app::App;
 
 /// Events of a sample beside its tokens: prompt scores, the end, and two to spare.
 const EXTRA_EVENTS: usize = 4;
@@ -15,6 +18,8 @@ pub(crate) struct Samples {
     receiver: mpsc::Receiver<(usize, Event)>,
     /// `None` once ended.
     generations: Vec<Option<Generation>>,
+    /// Ready when the engine is given up.
+    given_up: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Samples {
@@ -22,11 +27,12 @@ impl Samples {
     ///
     /// # Errors
     /// That of the first sample that the engine refuses; those already started are closed.
-    pub(crate) fn start(llm: &Llm, prompts: &[Prepared]) -> LlmResult<Self> {
+    pub(crate) fn start(app: &App, prompts: &[Prepared]) -> LlmResult<Self> {
         let (sender, receiver) = mpsc::channel(capacity(prompts));
         let mut samples = Self {
             receiver,
             generations: Vec::new(),
+            given_up: Box::pin(app.verdict.clone().given_up()),
         };
         for prepared in prompts {
             for sample in 0..prepared.n {
@@ -37,7 +43,7 @@ impl Samples {
                 });
                 samples
                     .generations
-                    .push(Some(llm.start(prepared, sample, sink)?));
+                    .push(Some(app.llm.start(prepared, sample, sink)?));
             }
         }
         Ok(samples)
@@ -53,14 +59,12 @@ impl Samples {
         let Some(open) = self.generations.iter().position(Option::is_some) else {
             return Poll::Ready(None);
         };
+        if self.given_up.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(self.fail(open, "the engine stalled under this request")));
+        }
         let Some((choice, event)) = ready!(self.receiver.poll_recv(cx)) else {
-            self.generations[open] = None;
-            let text = "the engine stopped before the end of this request".to_owned();
-            let failed = Output::Failed {
-                kind: FailureKind::Engine,
-                text,
-            };
-            return Poll::Ready(Some((open, failed)));
+            let text = "the engine stopped before the end of this request";
+            return Poll::Ready(Some(self.fail(open, text)));
         };
         let Some(generation) = &mut self.generations[choice] else {
             return Poll::Ready(Some((choice, Output::Nothing)));
@@ -70,6 +74,15 @@ impl Samples {
             self.generations[choice] = None;
         }
         Poll::Ready(Some((choice, output)))
+    }
+
+    fn fail(&mut self, choice: usize, text: &str) -> (usize, Output) {
+        self.generations[choice] = None;
+        let failed = Output::Failed {
+            kind: FailureKind::Engine,
+            text: text.to_owned(),
+        };
+        (choice, failed)
     }
 
     /// Waits for [`Samples::poll_next`].

@@ -22,9 +22,13 @@ use crate::guard::WriteGuard;
 use crate::hangup::{Hangup, watched};
 use crate::options::{Limits, ServeOptions};
 use crate::socket::Socket;
+use crate::watchdog::{Ending, Watchdog};
 
 /// Wait after `accept` failed, as it does while the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time that a server without an engine goes on to answer, so that `/health` is seen to be 503.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Time for cancelled requests to say so to their clients.
 const LAST_BYTES: Duration = Duration::from_secs(1);
@@ -39,6 +43,7 @@ const TOO_MANY: &str = "{\"error\":{\"message\":\"the server is at its limit of 
 /// A server that listens.
 pub struct Server {
     app: Arc<App>,
+    watchdog: Watchdog,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -50,9 +55,11 @@ impl Server {
     /// [`ServeError::Bind`] when somebody else listens there by now.
     pub fn new(llm: Arc<Llm>, options: ServeOptions, socket: Socket) -> Result<Self, ServeError> {
         let (listener, address) = socket.listen()?;
-        let app = App::new(llm, options);
+        let (watchdog, verdict) = Watchdog::new();
+        let app = App::new(llm, options, verdict);
         Ok(Self {
             app,
+            watchdog,
             listener,
             address,
         })
@@ -64,21 +71,58 @@ impl Server {
     }
 
     /// Serves until `stop` is ready, then refuses new requests and lets what runs finish until the
-    /// drain time is over or `cancel` is ready; what still runs is then cancelled, and told so.
-    pub async fn run(self, stop: impl Future<Output = ()>, cancel: impl Future<Output = ()>) {
+    /// drain time is over or `cancel` is ready; what still runs is then cancelled, and told so. Ends by itself when the
+    /// engine does.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        cancel: impl Future<Output = ()>,
+    ) -> Ending {
         let (app, listener) = (self.app, self.listener);
         let mut connections = Connections::new(&app);
         tracing::info!(address = %self.address, model = app.options.model_id, "listening");
-        connections.accept_until(&listener, stop).await;
-        app.llm.drain();
-        let is_drained = connections.drain(&listener, app.options.drain_timeout, cancel);
-        if !is_drained.await {
-            tracing::warn!(connections = connections.tasks.len(), "cancelling");
-            app.llm.shutdown();
+        let mut watch = pin!(self.watchdog.watch(&app.llm, app.options.stall_exit));
+        let ending = first(stop, watch.as_mut());
+        let mut ending = connections.accept_until(&listener, ending).await;
+        if ending == Ending::Asked {
+            app.llm.drain();
+            let time = app.options.drain_timeout;
+            let cancel = first(cancel, watch);
+            match connections.drain(&listener, time, cancel).await {
+                Drained::All => {}
+                Drained::Cut(Ending::Asked) => {
+                    tracing::warn!(connections = connections.tasks.len(), "cancelling");
+                    app.llm.shutdown();
+                }
+                Drained::Cut(other) => ending = other,
+            }
+        }
+        if ending != Ending::Asked {
+            // Who asks in this moment is told that nothing works any more.
+            tracing::error!(?ending, "giving up");
+            let moment = tokio::time::sleep(LAST_ANSWERS);
+            connections.accept_until(&listener, moment).await;
         }
         drop(listener);
         connections.end().await;
         tracing::info!("stopped");
+        ending
+    }
+}
+
+/// How a drain ended.
+enum Drained {
+    /// All requests finished.
+    All,
+    /// Some had no time to.
+    Cut(Ending),
+}
+
+/// [`Ending::Asked`] when `asked` is ready, else what `watch` says.
+async fn first(asked: impl Future<Output = ()>, watch: impl Future<Output = Ending>) -> Ending {
+    tokio::select! {
+        () = asked => Ending::Asked,
+        ending = watch => ending,
     }
 }
 
@@ -146,24 +190,24 @@ impl Connections {
     }
 
     /// Lets requests finish for `time`, or until `cancel`, and goes on to answer new connections:
-    /// whoever asks gets to know that this server is stopping. Whether all have finished.
+    /// whoever asks gets to know that this server is stopping.
     async fn drain(
         &mut self,
         listener: &TcpListener,
         time: Duration,
-        cancel: impl Future<Output = ()>,
-    ) -> bool {
+        cancel: impl Future<Output = Ending>,
+    ) -> Drained {
         let (connections, seconds) = (self.tasks.len(), time.as_secs());
         tracing::info!(connections, seconds, "draining");
         let Some(graceful) = self.graceful.take() else {
-            return true;
+            return Drained::All;
         };
         let drained = async {
             tokio::select! {
                 biased;
-                () = graceful.shutdown() => true,
-                () = cancel => false,
-                () = tokio::time::sleep(time) => false,
+                () = graceful.shutdown() => Drained::All,
+                ending = cancel => Drained::Cut(ending),
+                () = tokio::time::sleep(time) => Drained::Cut(Ending::Asked),
             }
         };
         self.accept_until(listener, drained).await

@@ -1,6 +1,7 @@
 //! Server-Sent Events: outputs of the samples become frames; frames that are ready go out together.
 
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use ucuz_llm::Output;
 
 use crate::error::ApiError;
 use crate::samples::Samples;
+use crate::unwind;
 
 /// Bytes after which a write is not made larger by further outputs.
 const FULL_BYTES: usize = 16 << 10;
@@ -127,7 +129,12 @@ impl<C: Chunks> Stream for ChunkStream<C> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let span = self.span.clone();
-        span.in_scope(|| self.collect(cx));
+        let collected = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| self.collect(cx))));
+        if let Err(panic) = collected {
+            let error = unwind::error(panic.as_ref());
+            self.frames.push(&error.body());
+            self.samples = None;
+        }
         if self.frames.bytes.is_empty() {
             if self.samples.is_none() {
                 return Poll::Ready(None);

@@ -71,7 +71,7 @@ impl BenchModel {
             kv_dtype: args.kv_dtype(),
             weights: args.weights(),
             context,
-            step_rows: usize::from(args.max_step_tokens),
+            step_rows: args.step_rows(),
             logit_rows: ucuz_llm::LOGIT_ROWS,
             kv_memory_bytes: args.kv_memory.map_or(available / 2, |size| size.0),
         })

@@ -2,6 +2,7 @@
 
 mod ends;
 mod exact;
+mod fair;
 mod faults;
 mod machine;
 mod prefix;

@@ -2,7 +2,7 @@
 
 use ucuz_llm::{GenerateRequest, Input, LIMITS};
 
-use super::common::{self, Delivery};
+use super::common::{self, Delivery, Standing};
 use super::{messages, optional};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -17,6 +17,8 @@ pub struct ChatRequest {
     pub generate: GenerateRequest,
     /// How to send it.
     pub delivery: Delivery,
+    /// How it stands among others.
+    pub standing: Standing,
     /// Fields that were given and have no effect.
     pub ignored: Vec<&'static str>,
 }
@@ -29,6 +31,7 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
     let mut fields = Fields::of_body(json::parse(body)?)?;
     let model = fields.string("model")?;
     let delivery = common::delivery(&mut fields)?;
+    let standing = common::standing(&mut fields)?;
     let messages = messages::messages(&mut fields)?;
     let has_names = messages.iter().any(|message| message.name.is_some());
     let mut generate = GenerateRequest::new(Input::Chat(messages));
@@ -49,6 +52,7 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
         model,
         generate,
         delivery,
+        standing,
         ignored,
     })
 }

@@ -9,6 +9,23 @@ use crate::json::Json;
 /// Temperatures above 0 and below this are taken as 0: `logit / T` would leave single precision.
 const LEAST_TEMPERATURE: f32 = 1e-5;
 
+/// How a request wants to stand among others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Separates its cached prefixes from those without it, or with another.
+    pub cache_salt: Option<String>,
+    /// Among requests of one client, lower goes first.
+    pub priority: i32,
+}
+
+/// Takes `cache_salt` and `priority`.
+pub(super) fn standing(fields: &mut Fields) -> Result<Standing, ApiError> {
+    Ok(Standing {
+        cache_salt: fields.string("cache_salt")?,
+        priority: fields.i32("priority")?.unwrap_or(0),
+    })
+}
+
 /// How an answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Delivery {
@@ -16,15 +33,19 @@ pub struct Delivery {
     pub stream: bool,
     /// With a last chunk that holds the usage.
     pub include_usage: bool,
+    /// With what became of the request inside.
+    pub explain: bool,
 }
 
 /// Takes `stream` and `stream_options`.
 pub(super) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     let stream = fields.bool("stream")?.unwrap_or(false);
+    let explain = fields.bool("explain")?.unwrap_or(false);
     let Some(options) = fields.take("stream_options") else {
         return Ok(Delivery {
             stream,
             include_usage: false,
+            explain,
         });
     };
     if !stream {
@@ -45,6 +66,7 @@ pub(super) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     Ok(Delivery {
         stream,
         include_usage,
+        explain,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use ucuz_llm::{GenerateRequest, Input, LIMITS};
 
-use super::common::{self, Delivery};
+use super::common::{self, Delivery, Standing};
 use super::optional;
 use crate::clip::shown;
 use crate::error::ApiError;
@@ -29,6 +29,8 @@ pub struct CompletionRequest {
     pub prompt_logprobs: bool,
     /// How to send it.
     pub delivery: Delivery,
+    /// How it stands among others.
+    pub standing: Standing,
     /// Fields that were given and have no effect.
     pub ignored: Vec<&'static str>,
 }
@@ -41,6 +43,7 @@ pub fn parse_completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let mut fields = Fields::of_body(json::parse(body)?)?;
     let model = fields.string("model")?;
     let delivery = common::delivery(&mut fields)?;
+    let standing = common::standing(&mut fields)?;
     let prompts = prompts(&mut fields)?;
     let mut generate = GenerateRequest::new(Input::Tokens(Vec::new()));
     common::generation(&mut fields, &mut generate)?;
@@ -64,6 +67,7 @@ pub fn parse_completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
         echo,
         prompt_logprobs,
         delivery,
+        standing,
         ignored,
     })
 }

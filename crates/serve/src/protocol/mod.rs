@@ -8,5 +8,5 @@ mod messages;
 mod optional;
 
 pub use chat::{ChatRequest, parse_chat};
-pub use common::Delivery;
+pub use common::{Delivery, Standing};
 pub use completion::{CompletionRequest, parse_completion};

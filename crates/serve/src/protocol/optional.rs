@@ -33,7 +33,7 @@ struct Unsupported {
     neutral: fn(&Json) -> bool,
 }
 
-const UNSUPPORTED: [Unsupported; 25] = [
+const UNSUPPORTED: [Unsupported; 24] = [
     Unsupported {
         name: "tools",
         neutral: is_empty,
@@ -128,10 +128,6 @@ const UNSUPPORTED: [Unsupported; 25] = [
     },
     Unsupported {
         name: "guided_grammar",
-        neutral: never,
-    },
-    Unsupported {
-        name: "cache_salt",
         neutral: never,
     },
 ];

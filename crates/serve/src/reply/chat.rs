@@ -5,6 +5,7 @@ use serde::Serialize;
 use ucuz_llm::{Delta, Output};
 
 use super::chunk::ChunkWriter;
+use super::explain::Explanation;
 use super::logprobs::{ChatLogprobs, ChatToken, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
@@ -26,6 +27,8 @@ struct Answer<'a> {
     usage: UsageBody,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_logprobs: Option<Vec<Option<ChatToken>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<&'a [Explanation]>,
 }
 
 #[derive(Serialize)]
@@ -51,6 +54,7 @@ pub(crate) async fn whole(
     head: &Head,
     mut samples: Samples,
     logprobs: Option<u32>,
+    explain: bool,
 ) -> Result<Response, ApiError> {
     let mut choices: Vec<Choice> = (0..samples.len()).map(|i| empty(i, logprobs)).collect();
     let mut usage = UsageSum::default();
@@ -63,18 +67,18 @@ pub(crate) async fn whole(
             Output::Finished(delta, finished) => {
                 choices[index].append(delta);
                 choices[index].finish_reason = finish_reason(finished.reason)?;
-                usage.add(&finished.usage, index == 0);
+                usage.add(index, &finished.usage, index == 0);
             }
             Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
     }
-    let usage = usage.body();
     let prompt_logprobs = prompt.map(prompt_entries);
     Ok(json(&Answer {
         head,
         choices: &choices,
-        usage,
+        usage: usage.body(),
         prompt_logprobs,
+        explanation: usage.explanations(explain),
     }))
 }
 
@@ -193,7 +197,7 @@ impl Chunks for ChatChunks {
             Output::Finished(delta, finished) => {
                 self.delta(index, delta, frames);
                 let finish_reason = Some(finish_reason(finished.reason)?);
-                self.chunks.count(&finished.usage, index == 0);
+                self.chunks.count(index, &finished.usage, index == 0);
                 let delta = ChunkDelta::default();
                 self.chunks.push(
                     ChunkChoice {

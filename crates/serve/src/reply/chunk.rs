@@ -4,6 +4,7 @@ use serde::Serialize;
 use ucuz_llm::Usage;
 
 use super::Head;
+use super::explain::Explanation;
 use super::usage::{UsageBody, UsageSum};
 use crate::protocol::Delivery;
 use crate::sse::Frames;
@@ -16,12 +17,14 @@ struct Chunk<'a, C> {
     /// Left out, `null`, or the usage: as OpenAI does with and without `include_usage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<UsageBody>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<&'a [Explanation]>,
 }
 
 /// Writes chunks of one choice each, and counts.
 pub(super) struct ChunkWriter {
     head: Head,
-    include_usage: bool,
+    delivery: Delivery,
     usage: UsageSum,
 }
 
@@ -29,34 +32,41 @@ impl ChunkWriter {
     pub(super) fn new(head: Head, delivery: Delivery) -> Self {
         Self {
             head,
-            include_usage: delivery.include_usage,
+            delivery,
             usage: UsageSum::default(),
         }
     }
 
-    /// Adds the counts of a choice that ended.
-    pub(super) fn count(&mut self, usage: &Usage, is_first_sample: bool) {
-        self.usage.add(usage, is_first_sample);
+    /// Adds the counts of choice `index`, which ended.
+    pub(super) fn count(&mut self, index: usize, usage: &Usage, is_first_sample: bool) {
+        self.usage.add(index, usage, is_first_sample);
     }
 
     /// A chunk of `choice`.
     pub(super) fn push(&self, choice: impl Serialize, frames: &mut Frames) {
-        let usage = self.include_usage.then_some(None);
+        let usage = self.delivery.include_usage.then_some(None);
         frames.push(&Chunk {
             head: &self.head,
             choices: &[choice],
             usage,
+            explanation: None,
         });
     }
 
-    /// The chunk of the usage, where it was asked for.
+    /// The chunk of the usage and of the explanation, where they were asked for.
     pub(super) fn close(&self, frames: &mut Frames) {
-        if self.include_usage {
+        let Delivery {
+            include_usage,
+            explain,
+            ..
+        } = self.delivery;
+        if include_usage || explain {
             let no_choices: &[()] = &[];
             frames.push(&Chunk {
                 head: &self.head,
                 choices: no_choices,
-                usage: Some(Some(self.usage.body())),
+                usage: include_usage.then(|| Some(self.usage.body())),
+                explanation: self.usage.explanations(explain),
             });
         }
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use ucuz_llm::{Delta, Output, TokenLogprob};
 
 use super::chunk::ChunkWriter;
+use super::explain::Explanation;
 use super::logprobs::{ChatToken, ListLogprobs, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
 use super::{Head, failed, finish_reason, json};
@@ -101,6 +102,8 @@ struct Answer<'a> {
     head: &'a Head,
     choices: &'a [Choice],
     usage: UsageBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<&'a [Explanation]>,
 }
 
 #[derive(Serialize)]
@@ -134,8 +137,16 @@ impl Choice {
     }
 }
 
-/// Waits for all samples and makes the whole answer; `prompt_logprobs` adds the prompt's scores to
-/// each choice.
+/// What a whole answer has beside its text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extras {
+    /// The prompt's scores, in each choice.
+    pub prompt_logprobs: bool,
+    /// What became of the request inside.
+    pub explain: bool,
+}
+
+/// Waits for all samples and makes the whole answer.
 ///
 /// # Errors
 /// That of the first sample that fails.
@@ -143,7 +154,7 @@ pub(crate) async fn whole(
     head: &Head,
     mut samples: Samples,
     mut writers: Vec<Writer>,
-    prompt_logprobs: bool,
+    extras: Extras,
 ) -> Result<Response, ApiError> {
     let indexed = writers.iter().enumerate();
     let mut choices: Vec<Choice> = indexed
@@ -158,7 +169,7 @@ pub(crate) async fn whole(
         match output {
             Output::Nothing => {}
             Output::Prompt(scores) => {
-                if prompt_logprobs {
+                if extras.prompt_logprobs {
                     let entries = prompt_entries(scores.clone());
                     choice.prompt_logprobs = Some(entries);
                 }
@@ -168,7 +179,7 @@ pub(crate) async fn whole(
             Output::Finished(delta, finished) => {
                 choice.append(writer.piece(delta));
                 choice.finish_reason = finish_reason(finished.reason)?;
-                usage.add(&finished.usage, writer.is_first_sample);
+                usage.add(index, &finished.usage, writer.is_first_sample);
             }
             Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
@@ -177,6 +188,7 @@ pub(crate) async fn whole(
         head,
         choices: &choices,
         usage: usage.body(),
+        explanation: usage.explanations(extras.explain),
     }))
 }
 
@@ -249,7 +261,8 @@ impl Chunks for CompletionChunks {
             }
             Output::Finished(delta, finished) => {
                 let piece = writer.piece(delta);
-                self.chunks.count(&finished.usage, writer.is_first_sample);
+                self.chunks
+                    .count(index, &finished.usage, writer.is_first_sample);
                 self.piece(index, piece, frames);
                 let finish_reason = Some(finish_reason(finished.reason)?);
                 let text = String::new();

@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 mod chunk;
 pub(crate) mod completion;
+mod explain;
 mod logprobs;
 mod sampling;
 mod usage;

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use ucuz_llm::Usage;
 
+use super::explain::Explanation;
+
 /// Counts in OpenAI's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct UsageBody {
@@ -23,16 +25,23 @@ pub(super) struct UsageSum {
     prompt: u64,
     cached: u64,
     completion: u64,
+    explanations: Vec<Explanation>,
 }
 
 impl UsageSum {
-    /// Adds the counts of a choice.
-    pub(super) fn add(&mut self, usage: &Usage, is_first_sample: bool) {
+    /// Adds the counts of choice `index`.
+    pub(super) fn add(&mut self, index: usize, usage: &Usage, is_first_sample: bool) {
+        self.explanations.push(Explanation::new(index, usage));
         if is_first_sample {
             self.prompt += u64::from(usage.prompt_tokens);
             self.cached += u64::from(usage.cached_tokens);
         }
         self.completion += u64::from(usage.completion_tokens);
+    }
+
+    /// What became of each choice, where it was asked for.
+    pub(super) fn explanations(&self, explain: bool) -> Option<&[Explanation]> {
+        explain.then_some(&self.explanations)
     }
 
     pub(super) fn body(&self) -> UsageBody {

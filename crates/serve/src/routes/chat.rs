@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::parse_chat;
 use crate::reply::chat::{CHUNK, ChatChunks, WHOLE, whole};
@@ -20,10 +21,13 @@ pub(crate) async fn create(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let caller = Caller::of(&request);
     let body = body::read(request, &app.options.limits).await?;
+    app.check_room()?;
     let prepare = move |app: &App| {
-        let request = parse_chat(&body)?;
+        let mut request = parse_chat(&body)?;
         app.check_model(request.model.as_deref())?;
+        request.generate.class = caller.class(app, &request.standing)?;
         let now = (app.options.clock)();
         let prepared = app.llm.prepare(&request.generate, app.draw(), now);
         Ok((
@@ -33,7 +37,7 @@ pub(crate) async fn create(
     };
     let (request, prepared) = app.prepare(prepare).await?;
     let prepared = [prepared];
-    let samples = Samples::start(&app.llm, &prepared);
+    let samples = Samples::start(&app, &prepared);
     let samples = samples.map_err(|error| ApiError::from_llm(error, INPUT))?;
     let delivery = request.delivery;
     let head = Head {
@@ -48,7 +52,7 @@ pub(crate) async fn create(
         let chunks = ChatChunks::new(head, samples.len(), logprobs, delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
-        whole(&head, samples, logprobs).await?
+        whole(&head, samples, logprobs, delivery.explain).await?
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

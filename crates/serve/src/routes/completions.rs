@@ -7,9 +7,10 @@ use axum::response::Response;
 use ucuz_llm::{GenerateRequest, Input, Prepared};
 
 use crate::app::App;
+use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::{CompletionRequest, parse_completion};
-use crate::reply::completion::{CompletionChunks, Echo, OBJECT, Writer, whole};
+use crate::reply::completion::{CompletionChunks, Echo, Extras, OBJECT, Writer, whole};
 use crate::reply::{Head, describe};
 use crate::samples::Samples;
 use crate::{body, sse};
@@ -21,15 +22,18 @@ pub(crate) async fn create(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let caller = Caller::of(&request);
     let body = body::read(request, &app.options.limits).await?;
+    app.check_room()?;
     let prepare = move |app: &App| {
         let mut request = parse_completion(&body)?;
         app.check_model(request.model.as_deref())?;
+        request.generate.class = caller.class(app, &request.standing)?;
         let (prepared, writers) = prepare(app, &mut request)?;
         Ok((request, prepared, writers))
     };
     let (request, prepared, writers) = app.prepare(prepare).await?;
-    let samples = Samples::start(&app.llm, &prepared);
+    let samples = Samples::start(&app, &prepared);
     let samples = samples.map_err(|error| ApiError::from_llm(error, INPUT))?;
     let delivery = request.delivery;
     let head = Head {
@@ -43,7 +47,11 @@ pub(crate) async fn create(
         let chunks = CompletionChunks::new(head, writers, delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
-        whole(&head, samples, writers, request.prompt_logprobs).await?
+        let extras = Extras {
+            prompt_logprobs: request.prompt_logprobs,
+            explain: delivery.explain,
+        };
+        whole(&head, samples, writers, extras).await?
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

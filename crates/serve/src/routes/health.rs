@@ -2,7 +2,6 @@
 //! process answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,18 +12,13 @@ use ucuz_llm::{Health, Life, Stats};
 use crate::app::App;
 use crate::reply::json;
 
-/// A busy engine whose loop did not turn for this long counts as stuck, and for three times what
-/// its step should take if that is longer.
-const LEAST_STUCK: Duration = Duration::from_secs(10);
-/// The same as long as no step has been measured: pages may still come from a slow disk.
-const FIRST_STUCK: Duration = Duration::from_secs(600);
-
 #[derive(Serialize)]
 struct Body {
     status: &'static str,
     reason: Option<String>,
     model: String,
     last_step_age_ms: u128,
+    step_bound_ms: u128,
     last_step_ms: f64,
     running: usize,
     waiting: usize,
@@ -41,6 +35,10 @@ struct Body {
     prompt_tokens_total: u64,
     generated_tokens_total: u64,
     preemptions_total: u64,
+    prefix_queries_total: u64,
+    prefix_hits_total: u64,
+    refused_total: u64,
+    backlog_s: f64,
 }
 
 /// Blocks of one cache group.
@@ -49,6 +47,8 @@ struct Blocks {
     total: usize,
     used: usize,
     free: usize,
+    /// Free ones that hold a prefix which can be found.
+    cached: usize,
 }
 
 #[derive(Serialize)]
@@ -62,7 +62,7 @@ pub(crate) async fn live() -> Response {
 
 pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
     let (health, stats) = (app.llm.health(), app.llm.stats());
-    let (status, reason) = judge(&health, &stats);
+    let (status, reason) = judge(&health);
     let is_well = status == "ok";
     let mut response = json(&body(&app, &health, &stats, (status, reason)));
     // An answer that could not be written keeps its own status.
@@ -73,15 +73,16 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
 }
 
 /// One word, and why it is not "ok".
-fn judge(health: &Health, stats: &Stats) -> (&'static str, Option<String>) {
-    let bound = stuck_after(stats);
+fn judge(health: &Health) -> (&'static str, Option<String>) {
     match &health.life {
-        Life::Serving if health.is_busy && health.last_step_age > bound => {
-            let ms = health.last_step_age.as_millis();
-            (
-                "stuck",
-                Some(format!("the engine's last step began {ms} ms ago")),
-            )
+        Life::Serving if health.is_stalled() => {
+            let (age, bound) = (health.last_step_age, health.step_bound);
+            let reason = format!(
+                "the engine's step began {} ms ago and should take at most {} ms",
+                age.as_millis(),
+                bound.as_millis()
+            );
+            ("stalled", Some(reason))
         }
         Life::Serving => ("ok", None),
         Life::Draining => ("draining", Some("the server is shutting down".to_owned())),
@@ -92,18 +93,6 @@ fn judge(health: &Health, stats: &Stats) -> (&'static str, Option<String>) {
             ("dead", Some(reason.to_owned()))
         }
     }
-}
-
-/// How long the loop may take for the step it is in, by its rows and by the step before.
-fn stuck_after(stats: &Stats) -> Duration {
-    if stats.rows_per_second <= 0.0 {
-        return FIRST_STUCK;
-    }
-    let expected_s = stats.rows_in_flight as f64 / stats.rows_per_second;
-    let slow_s = 3.0 * expected_s.max(stats.last_step_ms / 1e3);
-    // A speed next to 0 leaves the range of a duration, and tells as little as none.
-    let slow = Duration::try_from_secs_f64(slow_s).unwrap_or(FIRST_STUCK);
-    LEAST_STUCK.max(slow)
 }
 
 fn body(
@@ -117,13 +106,16 @@ fn body(
         total: group.total,
         used: group.used,
         free: group.free,
+        cached: group.cached,
     });
     let totals = &stats.totals;
+    let refusals = app.llm.refusals();
     Body {
         status,
         reason,
         model: app.options.model_id.clone(),
         last_step_age_ms: health.last_step_age.as_millis(),
+        step_bound_ms: health.step_bound.as_millis(),
         last_step_ms: stats.last_step_ms,
         running: stats.running,
         waiting: stats.waiting,
@@ -140,53 +132,37 @@ fn body(
         prompt_tokens_total: totals.prompt_tokens,
         generated_tokens_total: totals.generated_tokens,
         preemptions_total: totals.preemptions,
+        prefix_queries_total: totals.prefix_queries,
+        prefix_hits_total: totals.prefix_hits,
+        refused_total: refusals.full + refusals.tokens + refusals.late,
+        backlog_s: stats.load.backlog_s(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
-    fn a_step_is_stuck_by_what_it_should_take() {
-        let stats = |rows_in_flight, rows_per_second, last_step_ms| Stats {
-            rows_in_flight,
-            rows_per_second,
-            last_step_ms,
-            ..Stats::default()
+    fn one_word_for_each_state() {
+        let health = |life, age_s| Health {
+            life,
+            last_step_age: Duration::from_secs(age_s),
+            step_bound: Duration::from_secs(3),
+            is_busy: true,
         };
         let cases = [
-            ("a small step", stats(1, 50.0, 20.0), 9, "ok"),
-            ("a small step", stats(1, 50.0, 20.0), 11, "stuck"),
-            (
-                "a long prefill after a small step",
-                stats(512, 20.0, 50.0),
-                70,
-                "ok",
-            ),
-            (
-                "a long prefill after a small step",
-                stats(512, 20.0, 50.0),
-                80,
-                "stuck",
-            ),
-            (
-                "a last step that was long",
-                stats(1, 50.0, 20_000.0),
-                59,
-                "ok",
-            ),
-            ("the first step", stats(512, 0.0, 0.0), 599, "ok"),
-            ("the first step", stats(512, 0.0, 0.0), 601, "stuck"),
-            ("a speed next to 0", stats(512, 1e-300, 1.0), 599, "ok"),
+            (health(Life::Serving, 2), "ok"),
+            (health(Life::Serving, 4), "stalled"),
+            (health(Life::Draining, 2), "draining"),
+            (health(Life::Stopped, 2), "stopped"),
+            (health(Life::Dead("secret".to_owned()), 2), "dead"),
         ];
-        for (what, stats, age_s, expected) in cases {
-            let health = Health {
-                life: Life::Serving,
-                last_step_age: Duration::from_secs(age_s),
-                is_busy: true,
-            };
-            assert_eq!(judge(&health, &stats).0, expected, "{what}, {age_s} s");
+        for (health, expected) in cases {
+            let (word, reason) = judge(&health);
+            assert_eq!(word, expected);
+            assert!(!reason.unwrap_or_default().contains("secret"));
         }
     }
 }

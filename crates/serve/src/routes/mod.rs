@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod health;
+pub(crate) mod metrics;
 pub(crate) mod missing;
 pub(crate) mod models;
 pub(crate) mod tokenize;

@@ -10,7 +10,7 @@ use ucuz_engine::sim::{SimControl, SimOptions, SimRunner};
 use ucuz_engine::{Engine, EngineConfig, SystemClock};
 use ucuz_formats::config::GenerationDefaults;
 use ucuz_llm::{Llm, LlmParts, ModelInfo, Stats};
-use ucuz_serve::{ServeOptions, Server, Socket};
+use ucuz_serve::{Ending, ServeOptions, Server, Socket};
 use ucuz_tensor::KvDtype;
 use ucuz_tensor::backend::Exactness;
 use ucuz_text::{ChatTemplate, SpecialIds, TemplateTokens, Tokenizer, VocabSpec};
@@ -91,7 +91,7 @@ pub struct Fixture {
     pub llm: Arc<Llm>,
     stop: Option<oneshot::Sender<()>>,
     cancel: Option<oneshot::Sender<()>>,
-    running: JoinHandle<()>,
+    running: JoinHandle<Ending>,
 }
 
 impl Fixture {
@@ -175,11 +175,11 @@ impl Fixture {
         }
     }
 
-    /// Waits until it has stopped.
-    pub async fn stopped(self) {
+    /// Waits until it has stopped, and why it did.
+    pub async fn stopped(self) -> Ending {
         // Dropped, it would cancel.
         let _cancel = self.cancel;
-        self.running.await.unwrap();
+        self.running.await.unwrap()
     }
 }
 
@@ -202,7 +202,12 @@ fn llm(setup: &Setup, gate: &Gate) -> (Llm, SimControl) {
     let (runner, control) = SimRunner::new(options);
     let config = EngineConfig {
         max_waiting: setup.waiting,
+        max_prompt_tokens: usize::MAX,
+        first_token_within: None,
         depth: 1,
+        prefix_key: Some([3; 16]),
+        step_target: None,
+        cache_listener: None,
     };
     let handle = Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap();
     let tokens = TemplateTokens::new(Arc::clone(&tokenizer));

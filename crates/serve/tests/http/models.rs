@@ -57,7 +57,7 @@ async fn health_tells_the_engine_s_numbers() {
     assert_eq!(answer.status, 200);
     let body: Value = answer.json();
     assert_eq!(body["status"], "ok");
-    let blocks = json!([{"total": BLOCKS, "used": 0, "free": BLOCKS}]);
+    let blocks = json!([{"total": BLOCKS, "used": 0, "free": BLOCKS, "cached": 0}]);
     assert_eq!(body["kv_blocks"], blocks);
     assert_eq!(body["running"], 0);
     assert_eq!(ask(server.address, &get("/live")).await.status, 200);

@@ -1,0 +1,117 @@
+//! Who asks: the key, and the wishes that stand in headers. Every route but `/health` and `/live` passes here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use ucuz_llm::{RequestClass, TenantId, cache_scope};
+
+use crate::app::App;
+use crate::clip::Clip;
+use crate::error::ApiError;
+use crate::options::CacheSharing;
+use crate::protocol::Standing;
+
+/// Milliseconds within which the first token is wanted; who cannot have it is refused at once.
+const FIRST_TOKEN_WITHIN: HeaderName = HeaderName::from_static("x-slo-ttft-ms");
+
+/// Routes that tell nothing of anybody.
+const OPEN: [&str; 2] = ["/health", "/live"];
+
+/// The client behind a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Caller {
+    tenant: TenantId,
+    /// Digest of the key.
+    owner: Option<[u8; 32]>,
+    first_token_within: Option<Duration>,
+}
+
+/// Refuses requests without a key where one is needed, and notes who asks.
+pub(crate) async fn attach(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if OPEN.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    match caller(&app, request.headers()) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let mut caller = Caller {
+        first_token_within: first_token_within(headers)?,
+        ..Caller::default()
+    };
+    if let Some(keys) = &app.options.keys {
+        let client = bearer(headers).and_then(|key| keys.find(key));
+        let client = client.ok_or_else(unauthorized)?;
+        tracing::debug!(client = client.name, "authenticated");
+        caller.tenant = client.tenant;
+        caller.owner = Some(*client.digest);
+    }
+    Ok(caller)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+fn unauthorized() -> ApiError {
+    let message = "this server needs a key; send it as \"Authorization: Bearer KEY\"";
+    ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+}
+
+fn first_token_within(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
+    let Some(value) = headers.get(&FIRST_TOKEN_WITHIN) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    match text.parse::<u32>() {
+        Ok(ms) if ms > 0 => Ok(Some(Duration::from_millis(u64::from(ms)))),
+        _ => {
+            let message = format!(
+                "{FIRST_TOKEN_WITHIN} is {}, it must be milliseconds, 1 to 4294967295",
+                Clip(text)
+            );
+            Err(ApiError::invalid(FIRST_TOKEN_WITHIN.as_str().to_owned(), message))
+        }
+    }
+}
+
+impl Caller {
+    /// The caller that [`attach`] noted.
+    pub(crate) fn of(request: &Request) -> Self {
+        request.extensions().get().copied().unwrap_or_default()
+    }
+
+    /// How the engine treats this caller's request.
+    ///
+    /// # Errors
+    /// 400 for a salt of the wrong length.
+    pub(crate) fn class(&self, app: &App, standing: &Standing) -> Result<RequestClass, ApiError> {
+        let owner = match app.options.cache_sharing {
+            CacheSharing::Tenant => self.owner.as_ref().map(<[u8; 32]>::as_slice),
+            CacheSharing::Global => None,
+        };
+        let scope = cache_scope(owner, standing.cache_salt.as_deref());
+        Ok(RequestClass {
+            tenant: self.tenant,
+            priority: standing.priority,
+            scope: scope.map_err(|error| ApiError::from_llm(error, "cache_salt"))?,
+            first_token_within: self.first_token_within,
+        })
+    }
+}

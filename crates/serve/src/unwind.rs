@@ -1,0 +1,30 @@
+//! A panic on one request's path ends that request with 500, and nothing else.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::error::ApiError;
+
+/// Answers 500 when a handler panics.
+pub(crate) async fn attach(request: Request, next: Next) -> Response {
+    let mut response = pin!(next.run(request));
+    poll_fn(move |cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(cx)));
+        polled.unwrap_or_else(|panic| Poll::Ready(error(panic.as_ref()).into_response()))
+    })
+    .await
+}
+
+/// The answer for a panic; what it said goes to the log.
+pub(crate) fn error(panic: &(dyn Any + Send)) -> ApiError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    ApiError::internal(&text.unwrap_or_else(|| "a panic without a message".to_owned()))
+}
