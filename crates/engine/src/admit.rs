@@ -110,12 +110,7 @@ impl Scheduler {
         if blocks == 0 {
             return;
         }
-        let root = self.root(sequence);
-        let prefix = Prefix {
-            root,
-            chain: &sequence.chain[..blocks],
-            tokens: &sequence.tokens,
-        };
+        let prefix = self.prefix(sequence, blocks);
         let tables = (0..self.groups.len())
             .map(|group| self.pool.adopt(group, &prefix, blocks))
             .collect();
@@ -130,9 +125,16 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn root(&self, sequence: &Sequence) -> BlockHash {
+    /// The first `blocks` whole blocks of a sequence, which are named.
+    pub(crate) fn prefix<'a>(&self, sequence: &'a Sequence, blocks: usize) -> Prefix<'a> {
         let scope = sequence.request.class.scope;
-        self.hasher.map_or(BlockHash(0), |hasher| hasher.root(scope))
+        let root = self.hasher.map(|hasher| hasher.root(scope));
+        Prefix {
+            scope,
+            root: root.unwrap_or(BlockHash(0)),
+            chain: &sequence.chain[..blocks],
+            tokens: &sequence.tokens,
+        }
     }
 
     /// Whole blocks of the sequence that are cached and need not be computed.
@@ -140,11 +142,7 @@ impl Scheduler {
         let most = (sequence.reusable() / BLOCK_TOKENS).min(sequence.chain.len());
         match most {
             0 => 0,
-            _ => self.pool.longest(&Prefix {
-                root: self.root(sequence),
-                chain: &sequence.chain[..most],
-                tokens: &sequence.tokens,
-            }),
+            _ => self.pool.longest(&self.prefix(sequence, most)),
         }
     }
 
@@ -177,11 +175,7 @@ impl Scheduler {
     ///
     /// Without the spare block for everybody, the newcomer would be thrown out again at the next block border.
     fn has_room(&self, sequences: &Sequences, next: &Sequence, cached: usize) -> bool {
-        let prefix = Prefix {
-            root: self.root(next),
-            chain: &next.chain[..cached],
-            tokens: &next.tokens,
-        };
+        let prefix = self.prefix(next, cached);
         let groups = self.groups.iter().enumerate();
         groups.into_iter().all(|(index, group)| {
             let whole = |s: &Sequence| {

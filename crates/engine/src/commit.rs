@@ -5,7 +5,7 @@ use std::time::Duration;
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK};
 use ucuz_tensor::sampling::{RowFault, Sampled, SampledRow};
 
-use crate::blocks::{Content, Published};
+use crate::blocks::Published;
 
 use crate::error::FailureKind;
 use crate::event::{Closed, Event, FinishReason, TokenEvent, TokenScore};
@@ -130,17 +130,7 @@ impl Scheduler {
     }
 
     fn publish_block(&mut self, sequence: &mut Sequence, block: usize) {
-        let (blocks, _) = sequence.tokens.as_chunks();
-        let content = Content {
-            hash: sequence.chain[block],
-            parent: match block {
-                0 => self.root(sequence),
-                _ => sequence.chain[block - 1],
-            },
-            scope: sequence.request.class.scope,
-            depth: block as u32,
-            tokens: blocks[block],
-        };
+        let content = self.prefix(sequence, block + 1).content(block);
         for (group, table) in sequence.tables.iter_mut().enumerate() {
             let own = table[block];
             if own == NO_BLOCK {

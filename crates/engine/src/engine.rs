@@ -179,6 +179,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Cuts the names of cached blocks to `bits`, so that different blocks come to share them.
+    #[cfg(test)]
+    pub(crate) fn weaken_names(&mut self, bits: u32) {
+        let hasher = &mut self.scheduler.hasher;
+        *hasher = hasher.map(|hasher| hasher.weak(bits));
+    }
+
     /// Checks blocks, tables and slots against each other.
     ///
     /// # Panics

@@ -34,6 +34,8 @@ impl BlockHash {
 #[derive(Clone, Copy)]
 pub struct PrefixHasher {
     key: [u8; 16],
+    /// Bits of a name that count.
+    mask: u128,
 }
 
 impl std::fmt::Debug for PrefixHasher {
@@ -45,7 +47,17 @@ impl std::fmt::Debug for PrefixHasher {
 impl PrefixHasher {
     /// A hasher with `key`, which should be drawn anew for each process.
     pub fn new(key: [u8; 16]) -> Self {
-        Self { key }
+        Self {
+            key,
+            mask: u128::MAX,
+        }
+    }
+
+    /// The same with names of `bits` bits, so that different blocks come to share them.
+    #[cfg(test)]
+    pub(crate) fn weak(self, bits: u32) -> Self {
+        let mask = u128::MAX.checked_shr(128 - bits).unwrap_or(0);
+        Self { mask, ..self }
     }
 
     /// Where the chains of `scope` begin.
@@ -79,7 +91,7 @@ impl PrefixHasher {
         for part in parts {
             hasher.write(part);
         }
-        BlockHash(hasher.finish128().as_u128())
+        BlockHash(hasher.finish128().as_u128() & self.mask)
     }
 }
 

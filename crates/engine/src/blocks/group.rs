@@ -180,16 +180,11 @@ impl GroupPool {
         Published::Visible
     }
 
-    /// The visible block with this name, if it holds these tokens.
-    pub(super) fn find(
-        &self,
-        hash: BlockHash,
-        parent: BlockHash,
-        tokens: &BlockTokens,
-    ) -> Option<u32> {
-        let block = *self.index.get(&hash)?;
-        let content = self.contents[block as usize].as_deref()?;
-        (content.parent == parent && content.tokens == *tokens).then_some(block)
+    /// The visible block that holds `content`: the name alone is not believed.
+    pub(super) fn find(&self, content: &Content) -> Option<u32> {
+        let block = *self.index.get(&content.hash)?;
+        let found = self.contents[block as usize].as_deref()?;
+        (found == content).then_some(block)
     }
 
     /// Whether nobody holds this block, which is visible.

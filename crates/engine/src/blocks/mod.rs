@@ -5,6 +5,8 @@
 //! while a step in flight may still read it is given away when that step has retired.
 
 mod group;
+#[cfg(test)]
+mod model;
 
 use std::collections::VecDeque;
 
@@ -14,7 +16,7 @@ pub(crate) use group::{Content, Published, Room};
 use group::{GroupPool, Steps};
 
 use crate::cache_event::CacheEvent;
-use crate::prefix::BlockHash;
+use crate::prefix::{BlockHash, CacheScope};
 use crate::stats::GroupStats;
 
 /// Free blocks, reference counts and visible contents of all cache groups.
@@ -33,6 +35,8 @@ pub struct BlockPool {
 
 /// A prefix that is there: its leading whole blocks, named and compared.
 pub(crate) struct Prefix<'a> {
+    /// Who may share it.
+    pub scope: CacheScope,
     /// Name of the scope's root.
     pub root: BlockHash,
     /// Names of the blocks.
@@ -42,10 +46,18 @@ pub(crate) struct Prefix<'a> {
 }
 
 impl Prefix<'_> {
-    fn parent(&self, block: usize) -> BlockHash {
-        match block {
-            0 => self.root,
-            _ => self.chain[block - 1],
+    /// What block `block` of it holds.
+    pub(crate) fn content(&self, block: usize) -> Content {
+        let (blocks, _) = self.tokens.as_chunks();
+        Content {
+            hash: self.chain[block],
+            parent: match block {
+                0 => self.root,
+                _ => self.chain[block - 1],
+            },
+            scope: self.scope,
+            depth: block as u32,
+            tokens: blocks[block],
         }
     }
 }
@@ -183,9 +195,7 @@ impl BlockPool {
     }
 
     fn find(&self, group: usize, prefix: &Prefix<'_>, block: usize) -> Option<u32> {
-        let (blocks, _) = prefix.tokens.as_chunks::<BLOCK_TOKENS>();
-        let parent = prefix.parent(block);
-        self.groups[group].find(prefix.chain[block], parent, &blocks[block])
+        self.groups[group].find(&prefix.content(block))
     }
 
     /// Whether a block's content can be found; such a block is never written.
@@ -256,7 +266,7 @@ impl BlockPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prefix::{CacheScope, PrefixHasher};
+    use crate::prefix::PrefixHasher;
     use ucuz_tensor::KvDtype;
 
     fn shape(window: Option<usize>) -> PagedGroup {
@@ -294,6 +304,7 @@ mod tests {
 
         fn prefix(&self) -> Prefix<'_> {
             Prefix {
+                scope: CacheScope::default(),
                 root: self.root,
                 chain: &self.chain,
                 tokens: &self.tokens,
@@ -301,14 +312,7 @@ mod tests {
         }
 
         fn content(&self, block: usize) -> Content {
-            let (blocks, _) = self.tokens.as_chunks();
-            Content {
-                hash: self.chain[block],
-                parent: self.prefix().parent(block),
-                scope: CacheScope::default(),
-                depth: block as u32,
-                tokens: blocks[block],
-            }
+            self.prefix().content(block)
         }
 
         /// Allocates, publishes and releases all blocks, last first.

@@ -8,10 +8,12 @@ use crate::sim::SimFault;
 #[derive(Debug, Clone)]
 enum Act {
     Submit {
+        /// Prompts of one seed begin alike.
         seed: u32,
         len: usize,
         max_tokens: u32,
         is_busy: bool,
+        class: RequestClass,
     },
     Score {
         seed: u32,
@@ -22,6 +24,17 @@ enum Act {
     StopString(usize, u32),
     HangUp(usize),
     Fault(SimFault),
+    /// The clock jumps, as after a pause of the whole machine.
+    Pause(u64),
+}
+
+fn class() -> impl Strategy<Value = RequestClass> {
+    (0..3u32, -1..2i32, 0..2u8).prop_map(|(tenant, priority, scope)| RequestClass {
+        tenant: TenantId(tenant),
+        priority,
+        scope: CacheScope([scope; 16]),
+        first_token_within: None,
+    })
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -31,8 +44,10 @@ fn act() -> impl Strategy<Value = Act> {
         Just(SimFault::Wait)
     ];
     prop_oneof![
-        4 => (0..9u32, 1..120usize, 1..40u32, any::<bool>()).prop_map(
-            |(seed, len, max_tokens, is_busy)| Act::Submit { seed, len, max_tokens, is_busy }
+        4 => (0..5u32, 1..120usize, 1..40u32, any::<bool>(), class()).prop_map(
+            |(seed, len, max_tokens, is_busy, class)| {
+                Act::Submit { seed, len, max_tokens, is_busy, class }
+            }
         ),
         1 => (0..9u32, 1..120usize).prop_map(|(seed, len)| Act::Score { seed, len }),
         8 => (1..12usize).prop_map(Act::Turn),
@@ -40,6 +55,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (any::<usize>(), 0..9u32).prop_map(|(which, n)| Act::StopString(which, n)),
         1 => any::<usize>().prop_map(Act::HangUp),
         1 => fault.prop_map(Act::Fault),
+        1 => (0..100u64).prop_map(Act::Pause),
     ]
 }
 
@@ -50,6 +66,10 @@ struct Shape {
     blocks: usize,
     windows: Vec<Option<usize>>,
     depth: usize,
+    /// Bits of the names of cached blocks; few make different blocks share names.
+    name_bits: u32,
+    /// Time that a step should not exceed while somebody generates, ms.
+    step_target: Option<u64>,
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
@@ -59,13 +79,18 @@ fn shape() -> impl Strategy<Value = Shape> {
         Just(vec![Some(1), None]),
         Just(vec![Some(50)]),
     ];
-    (1..70usize, 1..6usize, 5..14usize, windows, 1..4usize).prop_map(
-        |(step_rows, sequences, blocks, windows, depth)| Shape {
+    let names = prop_oneof![Just(128), 0..4u32];
+    let target = prop::option::of(1..50u64);
+    let sizes = (1..70usize, 1..6usize, 5..14usize, 1..4usize);
+    (sizes, windows, names, target).prop_map(
+        |((step_rows, sequences, blocks, depth), windows, name_bits, step_target)| Shape {
             step_rows,
             sequences: sequences.min(step_rows),
             blocks,
             windows,
             depth,
+            name_bits,
+            step_target,
         },
     )
 }
@@ -82,7 +107,12 @@ fn live(shape: &Shape, acts: &[Act]) {
     let mut options = SimOptions::new(shape.step_rows, shape.sequences, 160, shape.blocks);
     options.windows = shape.windows.clone();
     options.blocks = vec![shape.blocks; shape.windows.len()];
-    let mut bench = Bench::new(options, 5, shape.depth);
+    let config = EngineConfig {
+        step_target: shape.step_target.map(Duration::from_millis),
+        ..config(5, shape.depth)
+    };
+    let mut bench = Bench::with(options, config);
+    bench.engine.weaken_names(shape.name_bits);
     let mut lives: Vec<Life> = Vec::new();
     for act in acts {
         perform(&mut bench, &mut lives, act);
@@ -108,9 +138,16 @@ fn perform(bench: &mut Bench, lives: &mut Vec<Life>, act: &Act) {
             len,
             max_tokens,
             is_busy,
+            class,
         } => {
             let make = if is_busy { busy_request } else { request };
-            submit(bench, lives, make(seed, len, max_tokens));
+            let request = Request {
+                // Prompts that are scored are never taken from the cache.
+                prompt_logprobs: None,
+                class,
+                ..make(seed, len, max_tokens)
+            };
+            submit(bench, lives, request);
         }
         Act::Score { seed, len } => {
             submit(
@@ -123,6 +160,7 @@ fn perform(bench: &mut Bench, lives: &mut Vec<Life>, act: &Act) {
             );
         }
         Act::Turn(n) => bench.turns(n),
+        Act::Pause(seconds) => bench.clock.advance(Duration::from_secs(seconds)),
         Act::Fault(fault) => bench.control.inject(Some(fault)),
         Act::Close(which) => {
             if let Some((id, _)) = pick(lives, which) {
@@ -189,19 +227,26 @@ fn check_end(life: &Life, windows: &[Option<usize>]) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 2_000,
+/// A failing life is printed, shrunk, with its shape and acts; the seed repeats it.
+#[test]
+fn books_balance_and_survivors_get_their_tokens() {
+    let config = ProptestConfig {
+        cases: if is_long() { 10_000 } else { 1_500 },
         failure_persistence: None,
         rng_seed: proptest::test_runner::RngSeed::Fixed(2),
         ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn books_balance_and_survivors_get_their_tokens(
-        shape in shape(),
-        acts in prop::collection::vec(act(), 1..60),
-    ) {
+    };
+    let most = if is_long() { 240 } else { 80 };
+    let operations = std::cell::Cell::new(0);
+    let acts = prop::collection::vec(act(), 1..most);
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let outcome = runner.run(&(shape(), acts), |(shape, acts)| {
+        operations.set(operations.get() + acts.len() as u64);
         live(&shape, &acts);
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
     }
+    eprintln!("{} operations", operations.get());
 }

@@ -18,6 +18,11 @@ use ucuz_tensor::sampling::SamplingParams;
 use crate::sim::{ManualClock, SimControl, SimOptions, SimRunner};
 use crate::*;
 
+/// Whether the long form of random tests is asked for: `scripts/accept.sh 3`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("UCUZ_ACCEPT").is_some()
+}
+
 /// What a request's receiver saw, and whether it still listens.
 #[derive(Clone, Default)]
 struct Receiver {
