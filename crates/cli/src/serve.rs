@@ -137,9 +137,10 @@ fn exit(llm: &Llm, ending: Ending, stall_exit: u64) -> ExitCode {
 fn keys(args: &Args) -> Result<Option<ApiKeys>> {
     if let Some(path) = &args.api_keys {
         let shown = path.display();
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read keys of {shown}"))?;
-        let keys = ApiKeys::parse(&text).with_context(|| format!("{shown} is not a file of keys"))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read keys of {shown}"))?;
+        let keys =
+            ApiKeys::parse(&text).with_context(|| format!("{shown} is not a file of keys"))?;
         return Ok(Some(keys));
     }
     match std::env::var(KEY_VARIABLE) {

@@ -80,8 +80,7 @@ impl Scheduler {
 
     /// Gives a waiting sequence a slot and the first `blocks` blocks of its prefix.
     fn start(&mut self, sequences: &mut Sequences, next: u64, blocks: usize) {
-        let (Some(mut sequence), Some(slot)) =
-            (sequences.take_to_run(next), self.free_slots.pop())
+        let (Some(mut sequence), Some(slot)) = (sequences.take_to_run(next), self.free_slots.pop())
         else {
             return;
         };
@@ -178,12 +177,10 @@ impl Scheduler {
         let prefix = self.prefix(next, cached);
         let groups = self.groups.iter().enumerate();
         groups.into_iter().all(|(index, group)| {
-            let whole = |s: &Sequence| {
-                sequence_blocks(group, s.progress.known + 1, self.limits.step_rows)
-            };
-            let lacks = |s: &Sequence| {
-                whole(s).saturating_sub(s.tables[index].len() - s.behind[index])
-            };
+            let whole =
+                |s: &Sequence| sequence_blocks(group, s.progress.known + 1, self.limits.step_rows);
+            let lacks =
+                |s: &Sequence| whole(s).saturating_sub(s.tables[index].len() - s.behind[index]);
             let running: usize = sequences.running.iter().map(|s| lacks(s) + 1).sum();
             let (idle, adopted) = self.pool.adoptable(index, &prefix, cached);
             let needs = whole(next).saturating_sub(adopted);

@@ -104,7 +104,11 @@ impl CostFit {
         let mut system = [[0.0; 5]; 4];
         for i in 0..4 {
             for j in 0..4 {
-                system[i][j] = if used[i] && used[j] { self.products[i][j] } else { 0.0 };
+                system[i][j] = if used[i] && used[j] {
+                    self.products[i][j]
+                } else {
+                    0.0
+                };
             }
             system[i][4] = if used[i] { self.sums[i] } else { 0.0 };
             system[i][i] += self.products[i][i] * 1e-6 + f64::MIN_POSITIVE;
@@ -163,7 +167,11 @@ mod tests {
             fit.observe(step, truth.seconds(step));
         }
         let found = fit.cost();
-        for step in [shape(1, 1, 500), shape(512, 1, 130_000), shape(32, 32, 20_000)] {
+        for step in [
+            shape(1, 1, 500),
+            shape(512, 1, 130_000),
+            shape(32, 32, 20_000),
+        ] {
             let ratio = found.seconds(step) / truth.seconds(step);
             assert!((ratio - 1.0).abs() < 1e-3, "{step:?}: {ratio}");
         }

@@ -116,7 +116,11 @@ impl StepCost {
     pub(crate) fn rows_within(&self, seconds: f64, first: StepShape) -> usize {
         let spare_s = seconds - self.seconds(first);
         // Saturates: unknown prices allow any number.
-        let more = if self.row_s > 0.0 { spare_s / self.row_s } else { f64::MAX };
+        let more = if self.row_s > 0.0 {
+            spare_s / self.row_s
+        } else {
+            f64::MAX
+        };
         first.rows.saturating_add(more as usize)
     }
 }

@@ -81,7 +81,10 @@ mod tests {
         }
         let value = histogram.value();
         assert_eq!((value.count, value.sum_s), (5, 500.014));
-        assert_eq!(value.buckets[..4], [(0.001, 2), (0.0025, 3), (0.005, 3), (0.01, 4)]);
+        assert_eq!(
+            value.buckets[..4],
+            [(0.001, 2), (0.0025, 3), (0.005, 3), (0.01, 4)]
+        );
         assert_eq!(value.buckets.last(), Some(&(160.0, 4)));
     }
 }

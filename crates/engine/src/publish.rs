@@ -54,7 +54,9 @@ impl Engine {
         self.published.stats = Arc::new(self.stats());
         self.published.is_busy = !self.sequences.is_empty();
         self.published.turn_at = self.shared.clock.now();
-        self.shared.published.store(Arc::new(self.published.clone()));
+        self.shared
+            .published
+            .store(Arc::new(self.published.clone()));
     }
 
     /// Makes a step readable before it is launched: it may take long, and before the first one the
@@ -66,7 +68,9 @@ impl Engine {
         self.published.step_bound = self.step_bound(shape);
         self.published.is_busy = true;
         self.published.turn_at = self.shared.clock.now();
-        self.shared.published.store(Arc::new(self.published.clone()));
+        self.shared
+            .published
+            .store(Arc::new(self.published.clone()));
     }
 
     /// How long the loop may take for a step before it counts as stalled.

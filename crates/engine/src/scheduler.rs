@@ -19,10 +19,10 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK, PagedGroup};
 
 use crate::blocks::{BlockPool, Room};
+use crate::cost::StepCost;
 use crate::door::Door;
 use crate::event::{Event, EventSink};
 use crate::histogram::Latencies;
-use crate::cost::StepCost;
 use crate::plan::{PlannedSequence, StepPlan};
 use crate::prefix::PrefixHasher;
 use crate::sequence::Sequence;
@@ -249,9 +249,7 @@ impl Scheduler {
             sequence.progress.check();
             self.check_visible(sequence);
             for (table, &behind) in sequence.tables.iter().zip(&sequence.behind) {
-                let freed = table
-                    .iter()
-                    .take_while(|&&block| block == NO_BLOCK);
+                let freed = table.iter().take_while(|&&block| block == NO_BLOCK);
                 assert_eq!(
                     freed.count(),
                     behind,
@@ -278,7 +276,10 @@ fn generating(sequences: &Sequences) -> Vec<u64> {
 fn entry(sequence: &mut Sequence, rows: usize) -> PlannedSequence {
     let progress = &mut sequence.progress;
     let start = progress.scheduled;
-    assert!(start >= progress.published, "visible blocks are not written");
+    assert!(
+        start >= progress.published,
+        "visible blocks are not written"
+    );
     progress.scheduled += rows;
     progress.check();
     let read_from = progress.read_until.clamp(start, progress.scheduled);

@@ -201,7 +201,10 @@ impl Sequence {
     /// Starts with the first `blocks` whole blocks in the cache.
     pub(crate) fn resume_at(&mut self, blocks: usize, tables: Vec<Vec<u32>>) {
         assert_eq!(self.progress.scheduled, 0, "it starts anew");
-        assert!(blocks * BLOCK_TOKENS <= self.reusable(), "something is computed");
+        assert!(
+            blocks * BLOCK_TOKENS <= self.reusable(),
+            "something is computed"
+        );
         let missing = |table: &Vec<u32>| table.iter().take_while(|&&b| b == NO_BLOCK).count();
         self.behind = tables.iter().map(missing).collect();
         self.tables = tables;

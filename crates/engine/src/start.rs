@@ -13,8 +13,8 @@ use ucuz_tensor::sampling::SamplingParams;
 
 use crate::cache_event::CacheListener;
 use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::cost::CostFit;
+use crate::engine::Engine;
 use crate::handle::{Handle, Life, Published, Shared, lock};
 use crate::prefix::PrefixHasher;
 use crate::publish::FIRST_BOUND;

@@ -107,7 +107,9 @@ impl Tenants {
 
     /// All accounts.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = (TenantId, Account)> + '_ {
-        self.accounts.iter().map(|(&tenant, &account)| (tenant, account))
+        self.accounts
+            .iter()
+            .map(|(&tenant, &account)| (tenant, account))
     }
 
     fn change(&mut self, tenant: TenantId, change: impl FnOnce(&mut Account)) {

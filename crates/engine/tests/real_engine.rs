@@ -123,7 +123,10 @@ impl World {
         let before = handle.stats().totals.prefix_hits;
         let started: Vec<_> = (0..SEQUENCES as u32).map(|k| start(&handle, k)).collect();
         let tokens = started.iter().map(|events| finish(events).0).collect();
-        assert!(handle.stats().totals.prefix_hits > before, "nothing was found");
+        assert!(
+            handle.stats().totals.prefix_hits > before,
+            "nothing was found"
+        );
         tokens
     }
 

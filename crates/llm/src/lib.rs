@@ -22,7 +22,9 @@ pub use generation::Generation;
 pub use info::ModelInfo;
 pub use llm::{Llm, LlmParts};
 pub use load::{
-    LOGIT_ROWS, LlmOptions, Loading, PROMPT_TOKENS_MAX, Scheduling, fingerprint, limits, workspace_bytes};
+    LOGIT_ROWS, LlmOptions, Loading, PROMPT_TOKENS_MAX, Scheduling, fingerprint, limits,
+    workspace_bytes,
+};
 pub use output::{Delta, Finished, Output, TokenLogprob};
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};

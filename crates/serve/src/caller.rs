@@ -86,7 +86,10 @@ fn first_token_within(headers: &HeaderMap) -> Result<Option<Duration>, ApiError>
                 "{FIRST_TOKEN_WITHIN} is {}, it must be milliseconds, 1 to 4294967295",
                 Clip(text)
             );
-            Err(ApiError::invalid(FIRST_TOKEN_WITHIN.as_str().to_owned(), message))
+            Err(ApiError::invalid(
+                FIRST_TOKEN_WITHIN.as_str().to_owned(),
+                message,
+            ))
         }
     }
 }

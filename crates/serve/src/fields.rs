@@ -144,7 +144,11 @@ impl Fields {
         };
         match number {
             Some(number) => Ok(Some(number)),
-            None => Err(self.wrong(name, &value, "an integer between -2147483648 and 2147483647")),
+            None => Err(self.wrong(
+                name,
+                &value,
+                "an integer between -2147483648 and 2147483647",
+            )),
         }
     }
 

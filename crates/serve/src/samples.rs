@@ -4,9 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::mpsc;
-use ucuz_llm::{
-    Closed, Event, EventSink, FailureKind, Generation, LlmResult, Output, Prepared,
-};
+use ucuz_llm::{Closed, Event, EventSink, FailureKind, Generation, LlmResult, Output, Prepared};
 
 use crate::app::App;
 
@@ -60,7 +58,9 @@ impl Samples {
             return Poll::Ready(None);
         };
         if self.given_up.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(self.fail(open, "the engine stalled under this request")));
+            return Poll::Ready(Some(
+                self.fail(open, "the engine stalled under this request"),
+            ));
         }
         let Some((choice, event)) = ready!(self.receiver.poll_recv(cx)) else {
             let text = "the engine stopped before the end of this request";

@@ -28,3 +28,24 @@ pub(crate) fn error(panic: &(dyn Any + Send)) -> ApiError {
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     ApiError::internal(&text.unwrap_or_else(|| "a panic without a message".to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware;
+    use axum::routing::get;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+
+    #[tokio::test]
+    async fn a_panicking_handler_answers_500() {
+        let router: Router = Router::new()
+            .route("/", get(async || -> &'static str { panic!("secret") }))
+            .layer(middleware::from_fn(attach));
+        let service = TowerToHyperService::new(router);
+        let response = service.call(Request::new(Body::empty())).await;
+        assert_eq!(response.map(|r| r.status().as_u16()), Ok(500));
+    }
+}

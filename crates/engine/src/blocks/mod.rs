@@ -65,9 +65,9 @@ impl Prefix<'_> {
 /// First block that a query after `blocks` whole blocks sees.
 fn first_seen(shape: &PagedGroup, blocks: usize) -> usize {
     let query = blocks * BLOCK_TOKENS;
-    shape
-        .window
-        .map_or(0, |window| (query + 1).saturating_sub(window) / BLOCK_TOKENS)
+    shape.window.map_or(0, |window| {
+        (query + 1).saturating_sub(window) / BLOCK_TOKENS
+    })
 }
 
 impl BlockPool {
@@ -156,11 +156,19 @@ impl BlockPool {
     }
 
     /// How many of the first `blocks` blocks of `prefix` are idle in `group`, and how many there are to adopt.
-    pub(crate) fn adoptable(&self, group: usize, prefix: &Prefix<'_>, blocks: usize) -> (usize, usize) {
+    pub(crate) fn adoptable(
+        &self,
+        group: usize,
+        prefix: &Prefix<'_>,
+        blocks: usize,
+    ) -> (usize, usize) {
         let seen = first_seen(&self.shapes[group], blocks)..blocks;
         let found = seen.filter_map(|block| self.find(group, prefix, block));
         found.fold((0, 0), |(idle, all), block| {
-            (idle + usize::from(self.groups[group].is_idle(block)), all + 1)
+            (
+                idle + usize::from(self.groups[group].is_idle(block)),
+                all + 1,
+            )
         })
     }
 
@@ -295,11 +303,17 @@ mod tests {
     impl Chain {
         fn new(seed: u32, blocks: usize) -> Self {
             let hasher = PrefixHasher::new([3; 16]);
-            let tokens: Vec<u32> = (0..(blocks * BLOCK_TOKENS) as u32).map(|i| i + seed).collect();
+            let tokens: Vec<u32> = (0..(blocks * BLOCK_TOKENS) as u32)
+                .map(|i| i + seed)
+                .collect();
             let mut chain = Vec::new();
             hasher.extend(CacheScope::default(), &mut chain, &tokens);
             let root = hasher.root(CacheScope::default());
-            Self { root, chain, tokens }
+            Self {
+                root,
+                chain,
+                tokens,
+            }
         }
 
         fn prefix(&self) -> Prefix<'_> {
@@ -424,10 +438,7 @@ mod tests {
         assert_eq!(pool.longest(&stored.prefix()), 2);
         assert_eq!(pool.longest(&forged.prefix()), 1);
         let block = pool.allocate(0).unwrap();
-        assert_eq!(
-            pool.publish(0, block, &forged.content(1)),
-            Published::Taken
-        );
+        assert_eq!(pool.publish(0, block, &forged.content(1)), Published::Taken);
         assert!(matches!(
             pool.publish(0, block, &stored.content(1)),
             Published::Equal(other) if other != block

@@ -14,7 +14,10 @@ use crate::prefix::{CacheScope, PrefixHasher};
 #[derive(Debug, Clone, Copy)]
 enum Act {
     /// A sequence comes; its tokens follow `path`, one branch a block.
-    Come { path: u64, blocks: usize },
+    Come {
+        path: u64,
+        blocks: usize,
+    },
     /// A sequence takes one more block and writes it.
     Grow(usize),
     /// A sequence makes its next written block visible.
@@ -143,7 +146,11 @@ impl World {
         let place = holder.tables[0].len();
         let groups = 0..holder.tables.len();
         let is_whole = place >= holder.chain.len();
-        if is_whole || groups.clone().any(|group| self.pool.room(group, 1) != Room::Now) {
+        if is_whole
+            || groups
+                .clone()
+                .any(|group| self.pool.room(group, 1) != Room::Now)
+        {
             return;
         }
         for group in groups {

@@ -41,7 +41,10 @@ fn a_small_tenant_does_not_wait_behind_a_greedy_one() {
     }
     bench.run();
     let preempted = |r: &Receiver| r.done().unwrap().1.preemptions;
-    assert!(greedy.iter().map(preempted).sum::<u32>() <= 5, "one slot for each");
+    assert!(
+        greedy.iter().map(preempted).sum::<u32>() <= 5,
+        "one slot for each"
+    );
     assert_eq!(preempted(&greedy[0]), 0, "the oldest is never preempted");
 }
 
@@ -57,7 +60,10 @@ fn tenants_share_by_tokens_not_by_requests() {
     let ended = |all: &[Receiver]| all.iter().filter(|r| r.done().is_some()).count();
     let (long, short) = (ended(&long) * (300 + 40), ended(&short) * (20 + 10));
     let ratio = long as f64 / short as f64;
-    assert!(long > 10_000 && (0.6..1.7).contains(&ratio), "{long} {short}");
+    assert!(
+        long > 10_000 && (0.6..1.7).contains(&ratio),
+        "{long} {short}"
+    );
 }
 
 #[test]
@@ -130,7 +136,9 @@ fn a_deadline_that_cannot_be_met_is_refused_at_once() {
         request
     };
     // 1 ms a row, and the rest of a step.
-    let refused = bench.handle.submit(within(300, 400), Receiver::default().sink());
+    let refused = bench
+        .handle
+        .submit(within(300, 400), Receiver::default().sink());
     assert!(
         matches!(refused, Err(SubmitError::Late { within_ms: 300, expected_ms, .. }) if (390..450).contains(&expected_ms)),
         "{refused:?}"
@@ -176,7 +184,10 @@ fn requests_and_tokens_inside_are_limited_and_the_time_to_retry_grows_with_the_b
     }
     let refused = submit(40, 10).unwrap_err();
     assert!(matches!(refused, SubmitError::Full { waiting: 24, .. }));
-    assert!(matches!(bench.handle.check_room(), Err(SubmitError::Full { .. })));
+    assert!(matches!(
+        bench.handle.check_room(),
+        Err(SubmitError::Full { .. })
+    ));
     bench.run();
     assert!(bench.handle.check_room().is_ok());
     let refusals = bench.handle.refusals();

@@ -52,7 +52,11 @@ fn a_conversation_finds_its_own_answers() {
         assert_eq!(results(&receiver), solo(&request, &[None]));
         let cached = receiver.done().unwrap().1.cached_tokens as usize;
         // All but the last sampled token, whose keys nobody computed, and the block that it would fill.
-        let expected = if turn == 0 { 0 } else { (history.len() - 21) / 32 * 32 };
+        let expected = if turn == 0 {
+            0
+        } else {
+            (history.len() - 21) / 32 * 32
+        };
         assert_eq!(cached, expected);
         history.extend(receiver.tokens());
         history.extend(prompt(turn + 7, 20));
@@ -116,7 +120,11 @@ fn vllm_480_eviction_churn_leaves_only_what_is_there() {
                 let request = beginning_alike(seed, 64, 150);
                 let (_, receiver) = bench.submit(request.clone());
                 bench.run();
-                assert_eq!(results(&receiver), solo(&request, windows), "{round} {seed}");
+                assert_eq!(
+                    results(&receiver),
+                    solo(&request, windows),
+                    "{round} {seed}"
+                );
             }
         }
     }
@@ -158,5 +166,8 @@ fn without_a_key_nothing_is_shared() {
         assert_eq!(receiver.done().unwrap().1.cached_tokens, 0);
     }
     let stats = bench.handle.stats();
-    assert_eq!((stats.totals.prefix_queries, stats.groups[0].cached), (0, 0));
+    assert_eq!(
+        (stats.totals.prefix_queries, stats.groups[0].cached),
+        (0, 0)
+    );
 }

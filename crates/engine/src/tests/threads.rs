@@ -18,7 +18,12 @@ impl EventSink for ChannelSink {
 
 fn spawn() -> Handle {
     let (runner, _) = SimRunner::new(SimOptions::new(64, 4, 256, 16));
-    Engine::spawn(Box::new(runner), config(60, 1), Arc::new(SystemClock::start())).unwrap()
+    Engine::spawn(
+        Box::new(runner),
+        config(60, 1),
+        Arc::new(SystemClock::start()),
+    )
+    .unwrap()
 }
 
 fn submit(handle: &Handle, request: Request) -> Channel<Event> {

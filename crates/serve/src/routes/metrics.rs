@@ -47,40 +47,92 @@ fn render(app: &App) -> String {
 fn state(page: &mut Page, app: &App, stats: &Stats) {
     let health = app.llm.health();
     let is_well = health.is_alive() && !health.is_stalled();
-    page.gauge("ucuz_healthy", "1 while /health answers 200", f64::from(u8::from(is_well)));
-    page.gauge("ucuz_requests_running", "Requests that hold a slot", stats.running as f64);
-    page.gauge("ucuz_requests_waiting", "Requests that wait for a slot", stats.waiting as f64);
-    page.gauge("ucuz_requests_slots", "Requests that can run at once", stats.load.slots as f64);
-    page.gauge("ucuz_queued_tokens", "Known tokens of waiting requests", stats.queued_tokens as f64);
+    page.gauge(
+        "ucuz_healthy",
+        "1 while /health answers 200",
+        f64::from(u8::from(is_well)),
+    );
+    page.gauge(
+        "ucuz_requests_running",
+        "Requests that hold a slot",
+        stats.running as f64,
+    );
+    page.gauge(
+        "ucuz_requests_waiting",
+        "Requests that wait for a slot",
+        stats.waiting as f64,
+    );
+    page.gauge(
+        "ucuz_requests_slots",
+        "Requests that can run at once",
+        stats.load.slots as f64,
+    );
+    page.gauge(
+        "ucuz_queued_tokens",
+        "Known tokens of waiting requests",
+        stats.queued_tokens as f64,
+    );
     page.gauge(
         "ucuz_backlog_seconds",
         "Time until all that is inside should be done",
         stats.load.backlog_s(),
     );
-    page.gauge("ucuz_step_rows", "Tokens of the step in flight", stats.rows_in_flight as f64);
-    page.gauge("ucuz_step_budget_rows", "Tokens that the last step could hold", stats.load.budget as f64);
+    page.gauge(
+        "ucuz_step_rows",
+        "Tokens of the step in flight",
+        stats.rows_in_flight as f64,
+    );
+    page.gauge(
+        "ucuz_step_budget_rows",
+        "Tokens that the last step could hold",
+        stats.load.budget as f64,
+    );
 }
 
 fn cache(page: &mut Page, stats: &Stats) {
-    page.gauge("ucuz_kv_bytes_total", "Bytes of the KV pool", stats.kv_bytes_total as f64);
-    page.gauge("ucuz_kv_bytes_used", "Bytes of KV blocks that requests hold", stats.kv_bytes_used as f64);
+    page.gauge(
+        "ucuz_kv_bytes_capacity",
+        "Bytes of the KV pool",
+        stats.kv_bytes_total as f64,
+    );
+    page.gauge(
+        "ucuz_kv_bytes_used",
+        "Bytes of KV blocks that requests hold",
+        stats.kv_bytes_used as f64,
+    );
     page.head("ucuz_kv_blocks", "KV blocks by what they are", "gauge");
     for (group, blocks) in stats.groups.iter().enumerate() {
         let free = blocks.free - blocks.cached;
-        for (state, count) in [("used", blocks.used), ("cached", blocks.cached), ("free", free)] {
+        for (state, count) in [
+            ("used", blocks.used),
+            ("cached", blocks.cached),
+            ("free", free),
+        ] {
             let labels = format!("group=\"{group}\",state=\"{state}\"");
             page.sample("ucuz_kv_blocks", &labels, count as f64);
         }
     }
     let totals = &stats.totals;
-    page.counter("ucuz_prefix_cache_queries_tokens_total", "Prompt tokens looked for", totals.prefix_queries);
-    page.counter("ucuz_prefix_cache_hits_tokens_total", "Prompt tokens found", totals.prefix_hits);
+    page.counter(
+        "ucuz_prefix_cache_queries_tokens_total",
+        "Prompt tokens looked for",
+        totals.prefix_queries,
+    );
+    page.counter(
+        "ucuz_prefix_cache_hits_tokens_total",
+        "Prompt tokens found",
+        totals.prefix_hits,
+    );
 }
 
 fn work(page: &mut Page, llm: &Llm, stats: &Stats) {
     let totals = &stats.totals;
     page.counter("ucuz_requests_total", "Requests taken in", totals.requests);
-    page.head("ucuz_requests_ended_total", "Requests by how they ended", "counter");
+    page.head(
+        "ucuz_requests_ended_total",
+        "Requests by how they ended",
+        "counter",
+    );
     for (reason, count) in [
         ("stop", totals.stopped + totals.stop_string),
         ("length", totals.length),
@@ -91,7 +143,11 @@ fn work(page: &mut Page, llm: &Llm, stats: &Stats) {
         let labels = format!("reason=\"{reason}\"");
         page.sample("ucuz_requests_ended_total", &labels, count as f64);
     }
-    page.head("ucuz_requests_refused_total", "Requests answered with 429, by what was full", "counter");
+    page.head(
+        "ucuz_requests_refused_total",
+        "Requests answered with 429, by what was full",
+        "counter",
+    );
     let refusals = llm.refusals();
     for (reason, count) in [
         ("requests", refusals.full),
@@ -101,12 +157,32 @@ fn work(page: &mut Page, llm: &Llm, stats: &Stats) {
         let labels = format!("reason=\"{reason}\"");
         page.sample("ucuz_requests_refused_total", &labels, count as f64);
     }
-    page.counter("ucuz_prompt_tokens_total", "Prompt tokens of requests taken in", totals.prompt_tokens);
-    page.counter("ucuz_generated_tokens_total", "Tokens generated", totals.generated_tokens);
-    page.counter("ucuz_computed_tokens_total", "Tokens computed, again included", totals.computed_rows);
-    page.counter("ucuz_preemptions_total", "Requests that gave up their blocks", totals.preemptions);
+    page.counter(
+        "ucuz_prompt_tokens_total",
+        "Prompt tokens of requests taken in",
+        totals.prompt_tokens,
+    );
+    page.counter(
+        "ucuz_generated_tokens_total",
+        "Tokens generated",
+        totals.generated_tokens,
+    );
+    page.counter(
+        "ucuz_computed_tokens_total",
+        "Tokens computed, again included",
+        totals.computed_rows,
+    );
+    page.counter(
+        "ucuz_preemptions_total",
+        "Requests that gave up their blocks",
+        totals.preemptions,
+    );
     page.counter("ucuz_steps_total", "Steps that ended well", totals.steps);
-    page.counter("ucuz_step_errors_total", "Steps that failed", totals.step_errors);
+    page.counter(
+        "ucuz_step_errors_total",
+        "Steps that failed",
+        totals.step_errors,
+    );
 }
 
 fn tenants(page: &mut Page, app: &App, stats: &Stats) {
@@ -126,10 +202,26 @@ fn tenants(page: &mut Page, app: &App, stats: &Stats) {
 fn latencies(page: &mut Page, llm: &Llm) {
     let latencies = llm.latencies();
     for (name, help, histogram) in [
-        ("ucuz_queue_seconds", "From arrival to a slot", &latencies.queue),
-        ("ucuz_first_token_seconds", "From arrival to the first token", &latencies.first_token),
-        ("ucuz_between_tokens_seconds", "From a token to the next", &latencies.between_tokens),
-        ("ucuz_request_seconds", "From arrival to the end", &latencies.whole),
+        (
+            "ucuz_queue_seconds",
+            "From arrival to a slot",
+            &latencies.queue,
+        ),
+        (
+            "ucuz_first_token_seconds",
+            "From arrival to the first token",
+            &latencies.first_token,
+        ),
+        (
+            "ucuz_between_tokens_seconds",
+            "From a token to the next",
+            &latencies.between_tokens,
+        ),
+        (
+            "ucuz_request_seconds",
+            "From arrival to the end",
+            &latencies.whole,
+        ),
         ("ucuz_step_seconds", "Steps", &latencies.step),
     ] {
         page.histogram(name, help, histogram);
@@ -139,20 +231,59 @@ fn latencies(page: &mut Page, llm: &Llm) {
 /// The names that vLLM gives these facts, as far as routers read them.
 fn vllm(page: &mut Page, app: &App, stats: &Stats) {
     let used = stats.kv_bytes_used as f64 / stats.kv_bytes_total.max(1) as f64;
-    page.gauge("vllm:num_requests_running", "Requests that run", stats.running as f64);
-    page.gauge("vllm:num_requests_waiting", "Requests that wait", stats.waiting as f64);
-    page.gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1", used);
+    page.gauge(
+        "vllm:num_requests_running",
+        "Requests that run",
+        stats.running as f64,
+    );
+    page.gauge(
+        "vllm:num_requests_waiting",
+        "Requests that wait",
+        stats.waiting as f64,
+    );
+    page.gauge(
+        "vllm:kv_cache_usage_perc",
+        "Share of KV blocks in use, 0 to 1",
+        used,
+    );
     let blocks = stats.groups.iter().map(|group| group.total).min();
     page.head("vllm:cache_config_info", "Shape of the KV cache", "gauge");
-    let labels = format!("block_size=\"32\",num_gpu_blocks=\"{}\"", blocks.unwrap_or(0));
+    let labels = format!(
+        "block_size=\"32\",num_gpu_blocks=\"{}\"",
+        blocks.unwrap_or(0)
+    );
     page.sample("vllm:cache_config_info", &labels, 1.0);
     let totals = &stats.totals;
-    page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for", totals.prefix_queries);
-    page.counter("vllm:prefix_cache_hits_total", "Prompt tokens found", totals.prefix_hits);
-    page.counter("vllm:prompt_tokens_total", "Prompt tokens", totals.prompt_tokens);
-    page.counter("vllm:generation_tokens_total", "Generated tokens", totals.generated_tokens);
-    page.counter("vllm:num_preemptions_total", "Preemptions", totals.preemptions);
-    page.head("vllm:request_success_total", "Requests that ended well", "counter");
+    page.counter(
+        "vllm:prefix_cache_queries_total",
+        "Prompt tokens looked for",
+        totals.prefix_queries,
+    );
+    page.counter(
+        "vllm:prefix_cache_hits_total",
+        "Prompt tokens found",
+        totals.prefix_hits,
+    );
+    page.counter(
+        "vllm:prompt_tokens_total",
+        "Prompt tokens",
+        totals.prompt_tokens,
+    );
+    page.counter(
+        "vllm:generation_tokens_total",
+        "Generated tokens",
+        totals.generated_tokens,
+    );
+    page.counter(
+        "vllm:num_preemptions_total",
+        "Preemptions",
+        totals.preemptions,
+    );
+    page.head(
+        "vllm:request_success_total",
+        "Requests that ended well",
+        "counter",
+    );
     for (reason, count) in [
         ("stop", totals.stopped + totals.stop_string),
         ("length", totals.length),
@@ -163,11 +294,31 @@ fn vllm(page: &mut Page, app: &App, stats: &Stats) {
     }
     let latencies = app.llm.latencies();
     for (name, help, histogram) in [
-        ("vllm:time_to_first_token_seconds", "Time to first token", &latencies.first_token),
-        ("vllm:time_per_output_token_seconds", "Time per output token", &latencies.between_tokens),
-        ("vllm:inter_token_latency_seconds", "Inter-token latency", &latencies.between_tokens),
-        ("vllm:e2e_request_latency_seconds", "End to end", &latencies.whole),
-        ("vllm:request_queue_time_seconds", "Time in the queue", &latencies.queue),
+        (
+            "vllm:time_to_first_token_seconds",
+            "Time to first token",
+            &latencies.first_token,
+        ),
+        (
+            "vllm:time_per_output_token_seconds",
+            "Time per output token",
+            &latencies.between_tokens,
+        ),
+        (
+            "vllm:inter_token_latency_seconds",
+            "Inter-token latency",
+            &latencies.between_tokens,
+        ),
+        (
+            "vllm:e2e_request_latency_seconds",
+            "End to end",
+            &latencies.whole,
+        ),
+        (
+            "vllm:request_queue_time_seconds",
+            "Time in the queue",
+            &latencies.queue,
+        ),
     ] {
         page.histogram(name, help, histogram);
     }
@@ -213,7 +364,9 @@ impl Page {
 
 /// A label's value.
 fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 #[cfg(test)]
