@@ -9,4 +9,4 @@ mod host;
 mod provenance;
 
 pub use host::{Host, repeat};
-pub use provenance::{Machine, Provenance};
+pub use provenance::{DeviceFacts, Machine, Provenance};
