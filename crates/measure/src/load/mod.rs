@@ -2,7 +2,7 @@
 //!
 //! [`run`] takes a [`LoadPlan`] and returns a [`LoadResult`]: a [`Record`] of each request and what was looked at meanwhile.
 //! [`Summary::of`] makes figures of it, [`LoadReport`] a document. Inside: schedules (`arrivals`) and requests (`request`) are
-//! pure functions of plan, seed and number; `exchange` follows one request; `run` sends them; `probe`, `gauge` and `memory`
+//! pure functions of plan, seed and number; `exchange` follows one request; `send` sends them; `probe`, `gauge` and `memory`
 //! look on.
 //!
 //! **Latency counts from when a request was due**, not from when it was sent: an open loop keeps its schedule however slow the
@@ -25,6 +25,8 @@ mod random;
 mod record;
 mod request;
 mod run;
+mod send;
+mod served;
 mod sse;
 mod summary;
 mod target;

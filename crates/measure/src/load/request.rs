@@ -12,9 +12,9 @@ use super::random::{Random, Use};
 /// beginning.
 pub const IDS: (u32, u32) = (1000, 20_000);
 
-/// The longest that a client waits before it hangs up ahead of the headers.
-const HANGUP_HEADERS_MAX_S: f64 = 0.02;
-/// The shortest and the longest that a client waits after the headers before it hangs up during prefill.
+/// The shortest and the longest that a client waits after sending before it hangs up ahead of the headers.
+const HANGUP_HEADERS_S: (f64, f64) = (0.0002, 0.02);
+/// The same after the headers, during prefill.
 const HANGUP_PREFILL_S: (f64, f64) = (0.001, 1.0);
 
 /// Words of prompts that must be text, one token each in most vocabularies.
@@ -164,13 +164,12 @@ impl Jobs {
         }
         let stage = random.between(0, 3);
         let share = random.share();
+        // Each order of magnitude has the same chance: how long a stage takes is not known.
+        let wait =
+            |(low, high): (f64, f64)| Duration::from_secs_f64(low * (high / low).powf(share));
         Some(match stage {
-            0 => Hangup::BeforeHeaders(Duration::from_secs_f64(share * HANGUP_HEADERS_MAX_S)),
-            // Equal chances for milliseconds, tens and hundreds of them: how long prefill takes is not known.
-            1 => {
-                let (low, high) = HANGUP_PREFILL_S;
-                Hangup::Prefill(Duration::from_secs_f64(low * (high / low).powf(share)))
-            }
+            0 => Hangup::BeforeHeaders(wait(HANGUP_HEADERS_S)),
+            1 => Hangup::Prefill(wait(HANGUP_PREFILL_S)),
             _ => Hangup::Decode(1 + (share * output_tokens as f64 * 0.8) as usize),
         })
     }

@@ -51,7 +51,7 @@ pub struct OutputLengths {
 /// Requests a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// By the schedule, from its first request to its last.
+    /// By the schedule, from its first request to its last; a closed loop has none.
     pub offered_per_s: Option<f64>,
     /// As they were sent.
     pub sent_per_s: Option<f64>,
@@ -132,7 +132,7 @@ impl Validity {
             first_failure: failure.map(words),
             lengths: lengths(records),
             cached_share: cached_share(records),
-            rates: rates(records, result.wall_s),
+            rates: rates(result),
             client_delay: client_delay(result, ttft_p50_s),
             in_flight_max: result.in_flight.max,
             littles_law: littles_law(result),
@@ -148,7 +148,7 @@ impl Validity {
                 *validity.finish_reasons.entry(reason).or_default() += 1;
             }
         }
-        validity.flags = validity.objections(records);
+        validity.flags = validity.objections(result);
         validity
     }
 
@@ -157,48 +157,59 @@ impl Validity {
         self.outcomes.get(outcome.name()).copied().unwrap_or(0)
     }
 
-    fn objections(&self, records: &[Record]) -> Vec<String> {
-        let ms = |seconds: f64| seconds * 1e3;
-        let (delay, lengths, little) = (&self.client_delay, &self.lengths, &self.littles_law);
+    fn objections(&self, result: &LoadResult) -> Vec<String> {
+        let answers = self.of_answers(&result.records).into_iter();
+        let flags = answers.chain(self.of_client()).flatten();
+        let ill = result.probes.iter().filter(|probe| !probe.is_well());
+        let pages = ill.map(|probe| format!("{} was not answered with 200 each time", probe.path));
+        flags.chain(pages).collect()
+    }
+
+    /// What speaks against the figures in what came back.
+    fn of_answers(&self, records: &[Record]) -> [Option<String>; 5] {
         let failed = records.iter().filter(|r| r.outcome.is_failure()).count();
-        let ok = self.count(Outcome::Ok);
-        let flags = [
+        let (ok, refused) = (self.count(Outcome::Ok), self.refusals.count);
+        let differing = self.lengths.differing;
+        let uncounted = ok - self.lengths.counted_by_server;
+        let others = match ok {
+            0 => "none is left to be timed",
+            _ => "latencies are those of the others",
+        };
+        [
             (ok == 0).then(|| "no request was answered: there is no latency".to_owned()),
-            (failed > 0).then(|| {
-                format!("{failed} of {} requests failed; latencies are those of the others", self.sent)
+            (failed > 0).then(|| format!("{failed} of {} requests failed; {others}", self.sent)),
+            (refused > 0).then(|| format!("{refused} requests were refused; {others}")),
+            (differing > 0).then(|| {
+                format!("{differing} of {ok} answers have another length than asked for")
             }),
-            (self.refusals.count > 0).then(|| {
-                format!("{} requests were refused; latencies are those of the others", self.refusals.count)
+            (uncounted > 0).then(|| {
+                format!(
+                    "the server did not count the tokens of {uncounted} answers: their events are counted instead"
+                )
             }),
+        ]
+    }
+
+    /// What speaks against them in how the client did.
+    fn of_client(&self) -> [Option<String>; 3] {
+        let (delay, little) = (&self.client_delay, &self.littles_law);
+        let (late_ms, limit_ms) = (delay.p99_s * 1e3, delay.limit_s * 1e3);
+        [
             (delay.p99_s > delay.limit_s).then(|| {
                 format!(
-                    "the client was late by {:.1} ms at 99 %, allowed are {:.1} ms: give it more of the processor, or lower the rate",
-                    ms(delay.p99_s), ms(delay.limit_s)
+                    "the client was late by {late_ms:.1} ms at 99 %, allowed are {limit_ms:.1} ms: give it more of the \
+                     processor, or lower the rate"
                 )
             }),
             (delay.timer_p99_s > LAG_MAX_S).then(|| {
-                format!(
-                    "the client's timer was late by {:.1} ms at 99 %: it is short of a processor",
-                    ms(delay.timer_p99_s)
-                )
+                let late_ms = delay.timer_p99_s * 1e3;
+                format!("the client's timer was late by {late_ms:.1} ms at 99 %: it is short of a processor")
             }),
             (little.deviation > LITTLE_MAX).then(|| {
-                format!(
-                    "Little's law is off by {:.1} %: requests were not counted right",
-                    little.deviation * 100.0
-                )
+                let percent = little.deviation * 100.0;
+                format!("Little's law is off by {percent:.1} %: requests were not counted right")
             }),
-            (lengths.differing > 0).then(|| {
-                format!("{} of {ok} answers have another length than asked for", lengths.differing)
-            }),
-            (lengths.counted_by_server < ok).then(|| {
-                format!(
-                    "the server did not count the tokens of {} answers: their events are counted instead",
-                    ok - lengths.counted_by_server
-                )
-            }),
-        ];
-        flags.into_iter().flatten().collect()
+        ]
     }
 }
 
@@ -252,10 +263,13 @@ fn cached_share(records: &[Record]) -> Option<f64> {
     (all > 0).then(|| cached as f64 / all as f64)
 }
 
-fn rates(records: &[Record], wall_s: f64) -> Rates {
+fn rates(result: &LoadResult) -> Rates {
+    let (records, wall_s) = (&result.records, result.wall_s);
     let ok = records.iter().filter(|r| r.outcome == Outcome::Ok).count();
+    let has_schedule = result.plan.arrivals.rate().is_some();
+    let due = || rate(records.iter().map(|r| r.times.intended_s));
     Rates {
-        offered_per_s: rate(records.iter().map(|r| r.times.intended_s)),
+        offered_per_s: has_schedule.then(due).flatten(),
         sent_per_s: rate(records.iter().map(|r| r.times.sent_s)),
         completed_per_s: if wall_s > 0.0 {
             ok as f64 / wall_s
