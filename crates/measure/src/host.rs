@@ -24,6 +24,9 @@ pub trait Host {
 
     /// Most bytes of the process that were resident at once; `None` where the system does not tell.
     fn peak_memory_bytes(&self) -> Option<u64>;
+
+    /// Bytes of another process that are resident; `None` where there is no such process, or the system does not tell.
+    fn resident_memory_bytes(&self, pid: u32) -> Option<u64>;
 }
 
 /// Runs `work` once to warm up and `repetitions` times for the result; each run's duration is what it returns.

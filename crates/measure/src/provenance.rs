@@ -3,6 +3,17 @@
 use serde::Serialize;
 use ucuz_report::Fact;
 
+/// What computes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceFacts {
+    /// Name of the backend.
+    pub backend: String,
+    /// The device in words, e.g. the tier of kernels.
+    pub device: String,
+    /// Threads that compute.
+    pub threads: usize,
+}
+
 /// The machine and the device on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
@@ -12,12 +23,9 @@ pub struct Machine {
     pub physical_cores: usize,
     /// All memory.
     pub memory_bytes: Option<u64>,
-    /// Name of the backend.
-    pub backend: String,
-    /// The device in words, e.g. the tier of kernels.
-    pub device: String,
-    /// Threads that compute.
-    pub threads: usize,
+    /// What computes; absent where only a client ran here.
+    #[serde(flatten)]
+    pub device: Option<DeviceFacts>,
 }
 
 /// What every result carries.
@@ -44,7 +52,7 @@ impl Provenance {
         let memory = machine.memory_bytes.map_or_else(String::new, |bytes| {
             format!(", {:.1} GiB of memory", bytes as f64 / f64::from(1 << 30))
         });
-        vec![
+        let mut facts = vec![
             Fact::new("command", &self.command),
             Fact::new(
                 "version",
@@ -58,13 +66,15 @@ impl Provenance {
                     machine.processor, machine.physical_cores
                 ),
             ),
-            Fact::new(
-                "device",
-                format!(
-                    "{} ({}), {} threads",
-                    machine.device, machine.backend, machine.threads
-                ),
-            ),
-        ]
+        ];
+        facts.extend(machine.device.as_ref().map(|device| {
+            let DeviceFacts {
+                backend,
+                device,
+                threads,
+            } = device;
+            Fact::new("device", format!("{device} ({backend}), {threads} threads"))
+        }));
+        facts
     }
 }

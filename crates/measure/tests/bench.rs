@@ -13,7 +13,7 @@ use std::time::Duration;
 use ucuz_cpu::{CpuBackend, CpuOptions, Tier};
 use ucuz_formats::Checkpoint;
 use ucuz_measure::bench::{ModelFacts, Roofline, Setup, cache, engine};
-use ucuz_measure::{Host, Machine, Provenance};
+use ucuz_measure::{DeviceFacts, Host, Machine, Provenance};
 use ucuz_tensor::{KvDtype, WeightOptions};
 
 /// One that sees all, one with windows, one with quantised weights.
@@ -63,6 +63,9 @@ impl Host for TestHost {
     fn peak_memory_bytes(&self) -> Option<u64> {
         self.peak
     }
+    fn resident_memory_bytes(&self, _pid: u32) -> Option<u64> {
+        None
+    }
 }
 
 fn checkpoint(name: &str) -> Checkpoint {
@@ -98,9 +101,11 @@ fn about(setup: &Setup<'_>) -> (Provenance, ModelFacts) {
         processor: "test".to_owned(),
         physical_cores: 1,
         memory_bytes: None,
-        backend: "cpu".to_owned(),
-        device: "generic".to_owned(),
-        threads: 1,
+        device: Some(DeviceFacts {
+            backend: "cpu".to_owned(),
+            device: "generic".to_owned(),
+            threads: 1,
+        }),
     };
     let provenance = Provenance {
         command: "ucuz bench".to_owned(),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ucuz_cpu::detect::CpuFeatures;
 use ucuz_cpu::{CpuBackend, CpuOptions};
 use ucuz_measure::bench::kernels::{self, Device, KernelBench, Operation, Options, Timing};
-use ucuz_measure::{Host, Machine, Provenance};
+use ucuz_measure::{DeviceFacts, Host, Machine, Provenance};
 use ucuz_tensor::backend::{BackendInfo, Limits};
 use ucuz_tensor::format::FORMATS;
 use ucuz_tensor::layout::PanelLayout;
@@ -50,6 +50,9 @@ impl Host for Silent {
         false
     }
     fn peak_memory_bytes(&self) -> Option<u64> {
+        None
+    }
+    fn resident_memory_bytes(&self, _pid: u32) -> Option<u64> {
         None
     }
 }
@@ -133,9 +136,11 @@ fn provenance() -> Provenance {
             processor: "some".to_owned(),
             physical_cores: 1,
             memory_bytes: None,
-            backend: "cpu".to_owned(),
-            device: "some".to_owned(),
-            threads: 2,
+            device: Some(DeviceFacts {
+                backend: "cpu".to_owned(),
+                device: "some".to_owned(),
+                threads: 2,
+            }),
         },
     }
 }

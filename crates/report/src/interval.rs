@@ -1,4 +1,4 @@
-//! Intervals for shares.
+//! Intervals for shares and for quantiles.
 
 use serde::Serialize;
 
@@ -41,9 +41,144 @@ pub fn wilson(hits: u64, trials: u64) -> Interval {
     }
 }
 
+/// Share of cases that a 95 % interval may miss at either end.
+const TAIL: f64 = 0.025;
+
+/// A quantile of a sample with its 95 % interval from order statistics: no assumption on the distribution, only that the
+/// values are independent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quantile {
+    /// The smallest value at or below which a share `q` of the sample lies.
+    pub value: f64,
+    /// Lower end; `None` where the sample is too small to have one.
+    pub low: Option<f64>,
+    /// Upper end; `None` where the sample is too small to have one: the quantile may be any value from `low` on. It takes 6
+    /// values at the median, 36 at 90 %, 72 at 95 %, 368 at 99 %.
+    pub high: Option<f64>,
+}
+
+impl Quantile {
+    /// The quantile `share` of values in ascending order; `None` without values.
+    ///
+    /// The number of values at or below the true quantile is binomial, so ranks of that distribution bracket it.
+    /// Source: H. A. David, H. N. Nagaraja, Order Statistics, 3rd edition, section 7.1.
+    ///
+    /// # Panics
+    /// When `share` is not within 0 and 1, both excluded.
+    pub fn of(sorted: &[f64], share: f64) -> Option<Self> {
+        assert!(share > 0.0 && share < 1.0, "{share} is no share");
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        let value = *sorted.get(rank.max(1) - 1)?;
+        let (low, high) = ranks(sorted.len(), share);
+        Some(Self {
+            value,
+            low: low.map(|rank| sorted[rank - 1]),
+            high: high.map(|rank| sorted[rank - 1]),
+        })
+    }
+
+    /// Half the width of the interval; 0 where it has no upper or no lower end.
+    pub fn uncertainty(&self) -> f64 {
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => (high - low) / 2.0,
+            _ => 0.0,
+        }
+    }
+
+    /// The same in another unit: every number times `factor`, which is positive.
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            value: self.value * factor,
+            low: self.low.map(|low| low * factor),
+            high: self.high.map(|high| high * factor),
+        }
+    }
+}
+
+/// Ranks (from 1) that bracket the quantile `share` of `count` values: the largest with P(B < rank) <= TAIL and the smallest
+/// with P(B >= rank) <= TAIL, where B is binomial.
+fn ranks(count: usize, share: f64) -> (Option<usize>, Option<usize>) {
+    let (mut below, mut low, mut high) = (0.0, None, None);
+    for rank in 1..=count {
+        below += binomial(rank - 1, count, share);
+        if below <= TAIL {
+            low = Some(rank);
+        }
+        if 1.0 - below <= TAIL {
+            high = Some(rank);
+            break;
+        }
+    }
+    (low, high)
+}
+
+/// Probability of `hits` in `trials`, by logarithms so that large numbers stay finite.
+fn binomial(hits: usize, trials: usize, share: f64) -> f64 {
+    let (k, n) = (hits as f64, trials as f64);
+    let ways = ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
+    (ways + k * share.ln() + (n - k) * (-share).ln_1p()).exp()
+}
+
+/// Logarithm of the factorial of a whole number: its sum while it is short, else Stirling's series, which is exact to 1e-12
+/// from 32 on.
+fn ln_factorial(n: f64) -> f64 {
+    if n < 32.0 {
+        return (2..=n as u32).map(|i| f64::from(i).ln()).sum();
+    }
+    let series = 1.0 / (12.0 * n) - 1.0 / (360.0 * n.powi(3)) + 1.0 / (1260.0 * n.powi(5));
+    n * n.ln() - n + 0.5 * (std::f64::consts::TAU * n).ln() + series
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn order_statistics_bracket_quantiles() {
+        // Ranks from tables of the binomial distribution.
+        for (count, share, low, high) in [
+            (1000, 0.5, Some(469), Some(532)),
+            (1000, 0.95, Some(936), Some(964)),
+            (1000, 0.99, Some(983), Some(997)),
+            (36, 0.9, Some(29), Some(36)),
+            (6, 0.5, Some(1), Some(6)),
+        ] {
+            assert_eq!(ranks(count, share), (low, high), "{count} {share}");
+        }
+    }
+
+    #[test]
+    fn an_upper_end_takes_a_number_of_values() {
+        for (needed, share) in [(6, 0.5), (36, 0.9), (72, 0.95), (368, 0.99), (3688, 0.999)] {
+            assert_eq!(ranks(needed - 1, share).1, None, "{share}");
+            assert_eq!(ranks(needed, share).1, Some(needed), "{share}");
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        let median = Quantile::of(&values, 0.5).unwrap();
+        assert_eq!(
+            (median.value, median.low, median.high),
+            (50.0, Some(40.0), Some(61.0))
+        );
+        assert_eq!(median.scaled(2.0).uncertainty(), 21.0);
+        assert_eq!(Quantile::of(&values, 0.999).unwrap().value, 100.0);
+        assert_eq!(Quantile::of(&[], 0.5), None);
+        let one = Quantile::of(&[3.0], 0.99).unwrap();
+        assert_eq!((one.value, one.high, one.uncertainty()), (3.0, None, 0.0));
+    }
+
+    #[test]
+    fn probabilities_of_large_samples_stay_finite() {
+        let (low, high) = ranks(1_000_000, 0.99);
+        let (low, high) = (low.unwrap(), high.unwrap());
+        assert!(
+            low < 990_000 && 990_000 < high && high - low < 500,
+            "{low} {high}"
+        );
+    }
 
     #[test]
     fn wilson_matches_known_values() {

@@ -1,6 +1,6 @@
 //! Floor 0: every number's clothes.
 //!
-//! Statistics: [`Spread`] of repeated measurements, [`PowerLaw`] fits, [`Interval`]s of shares, [`Divergence`] between two
+//! Statistics: [`Spread`] of repeated measurements, [`PowerLaw`] fits, [`Interval`]s of shares, [`Quantile`]s with intervals, [`Divergence`] between two
 //! models over a text. Clothes: [`Table`]s, [`Plot`]s and the [`Document`] that holds them, as text and as one HTML page.
 //!
 //! Pure functions of numbers; no files, no models, no clock. Anyone may use it.
@@ -19,7 +19,7 @@ mod table;
 pub use divergence::{Divergence, DivergenceSummary, TokenDivergence};
 pub use document::{Block, Document, Fact, Section};
 pub use error::ReportError;
-pub use interval::Interval;
+pub use interval::{Interval, Quantile};
 pub use plot::{Axis, Mark, Plot, Point, SERIES_MAX, Scale, Series};
 pub use power_law::PowerLaw;
 pub use spread::Spread;

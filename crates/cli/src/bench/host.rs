@@ -83,11 +83,22 @@ impl Host for TerminalHost {
     }
 
     fn peak_memory_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string("/proc/self/status").ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kib * 1024)
+        status_bytes("self", "VmHWM:")
     }
+
+    fn resident_memory_bytes(&self, pid: u32) -> Option<u64> {
+        status_bytes(&pid.to_string(), "VmRSS:")
+    }
+}
+
+/// A size out of the status of a process.
+///
+/// Source: proc_pid_status(5): the sizes are in KiB, whatever the unit says.
+fn status_bytes(process: &str, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 fn bar(what: &str, units: u64) -> ProgressBar {

@@ -10,6 +10,7 @@ mod kernels;
 mod model;
 mod output;
 mod provenance;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -23,8 +24,9 @@ use clap::Subcommand;
   ucuz bench engine model.gguf --only decode --contexts 16,1024 --json -
   ucuz bench cache smollm2 --lengths 16,64,256 --html cache.html
   ucuz bench kernels --only linear --formats Q4_1,Q8_0
+  ucuz bench serve http://127.0.0.1:8000 --concurrency 8
 
-Figures are medians of --repeat runs, with the smallest and the largest. Keep the machine quiet meanwhile.")]
+Figures of all but serve are medians of --repeat runs, with the smallest and the largest. Keep the machine quiet meanwhile.")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -38,6 +40,8 @@ enum What {
     Cache(cache::Args),
     /// Each operation and number format against what the machine can do at most; needs no model
     Kernels(kernels::Args),
+    /// Requests to a running server: latencies, throughput, outcomes, whether it stays well
+    Serve(Box<serve::Args>),
 }
 
 /// Measures and prints.
@@ -49,5 +53,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         What::Engine(args) => engine::run(args),
         What::Cache(args) => cache::run(args),
         What::Kernels(args) => kernels::run(args),
+        What::Serve(args) => serve::run(&args),
     }
 }

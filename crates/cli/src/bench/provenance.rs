@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use ucuz_cpu::detect;
-use ucuz_measure::{Machine, Provenance};
+use ucuz_measure::{DeviceFacts, Machine, Provenance};
 use ucuz_tensor::Backend;
 
 const DAY_S: u64 = 86_400;
@@ -11,6 +11,19 @@ const DAY_S: u64 = 86_400;
 /// This process, now, on this backend.
 pub fn of(backend: &dyn Backend) -> Provenance {
     let info = backend.describe();
+    here(Some(DeviceFacts {
+        backend: info.name.to_owned(),
+        device: info.device,
+        threads: info.threads,
+    }))
+}
+
+/// This process, now; it computes nothing itself.
+pub fn of_client() -> Provenance {
+    here(None)
+}
+
+fn here(device: Option<DeviceFacts>) -> Provenance {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let created_unix_s = since_1970.map_or(0, |duration| duration.as_secs());
     Provenance {
@@ -23,17 +36,23 @@ pub fn of(backend: &dyn Backend) -> Provenance {
             processor: detect::cpu_model(),
             physical_cores: detect::physical_cores(),
             memory_bytes: detect::total_memory_bytes(),
-            backend: info.name.to_owned(),
-            device: info.device,
-            threads: info.threads,
+            device,
         },
     }
 }
 
-/// Arguments as one would type them; the program without its folder.
+/// Arguments as one would type them; the program without its folder. Values of `--header` may be keys: they are left out.
 fn command(mut args: impl Iterator<Item = String>) -> String {
     let program = args.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut is_header = false;
+    let args = args.map(|arg| {
+        let was_header = std::mem::replace(&mut is_header, arg == "--header");
+        match was_header || arg.starts_with("--header=") {
+            true => without_value(&arg),
+            false => arg,
+        }
+    });
     let quoted =
         args.map(
             |arg| match arg.contains(|c: char| c.is_whitespace() || "'\"$\\".contains(c)) {
@@ -45,6 +64,12 @@ fn command(mut args: impl Iterator<Item = String>) -> String {
         .chain(quoted)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// `name: ...` of a header.
+fn without_value(header: &str) -> String {
+    let name = header.split(':').next().unwrap_or_default();
+    format!("{name}: ...")
 }
 
 /// `2026-01-31 23:59 UTC`.
@@ -92,5 +117,20 @@ mod tests {
         let args = ["/usr/bin/ucuz", "bench", "my model.gguf", "it's"];
         let command = command(args.into_iter().map(str::to_owned));
         assert_eq!(command, r"ucuz bench 'my model.gguf' 'it'\''s'");
+    }
+
+    #[test]
+    fn headers_are_named_and_not_told() {
+        let args = [
+            "ucuz",
+            "--header",
+            "x-key: s: t",
+            "--header=x: s",
+            "--seed",
+            "1",
+        ];
+        let command = command(args.into_iter().map(str::to_owned));
+        let expected = "ucuz --header 'x-key: ...' '--header=x: ...' --seed 1";
+        assert_eq!(command, expected);
     }
 }
