@@ -117,9 +117,9 @@ struct ShapeArgs {
 /// Who asks.
 #[derive(Debug, clap::Args)]
 struct ClientArgs {
-    /// Keys of tenants, one a line, taken in turn; they are never printed [default: UCUZ_API_KEY, else none]
+    /// File of keys, one "NAME KEY" a line, taken in turn; they are never printed [default: UCUZ_API_KEY, else none]
     #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
+    api_keys: Option<PathBuf>,
     /// A header of each request; can be given several times
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
@@ -178,7 +178,7 @@ fn plan(args: &Args) -> Result<LoadPlan> {
         target: Target::parse(&args.url)?,
         model: args.shape.model.clone(),
         headers: headers.collect::<Result<_>>()?,
-        keys: keys(client.api_key_file.as_deref())?,
+        keys: keys(client.api_keys.as_deref())?,
         shape: shape(&args.shape)?,
         arrivals: arrivals(pace),
         end: match pace.duration {
@@ -237,8 +237,10 @@ fn keys(file: Option<&Path>) -> Result<Vec<Header>> {
         Some(path) => read(path)?,
         None => std::env::var(KEY_VARIABLE).unwrap_or_default(),
     };
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let keys = lines.map(Header::bearer).collect::<Result<Vec<_>>>()?;
+    // As `serve --api-keys` reads it; a name is for people.
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let keys = lines.filter_map(|line| line.split_whitespace().last());
+    let keys = keys.map(Header::bearer).collect::<Result<Vec<_>>>()?;
     if let Some(path) = file {
         ensure!(
             !keys.is_empty(),
@@ -343,7 +345,7 @@ mod tests {
             (&["--extra", "[1]"], "JSON object"),
             (&["--header", "x"], "no colon"),
             (&["--probe", "health"], "slash first"),
-            (&["--api-key-file", "/none/x"], "cannot read"),
+            (&["--api-keys", "/none/x"], "cannot read"),
         ] {
             let error = planned(flags).unwrap_err();
             assert!(error.contains(told), "{flags:?}: {error}");
@@ -358,14 +360,14 @@ mod tests {
             fs::write(&path, text).unwrap();
             path.to_str().unwrap().to_owned()
         };
-        let keys = file("keys", "one\n\n two \n");
+        let keys = file("keys", "# two\nalice one\n\n two \n");
         let lengths = file("lengths", "{\"output_lengths\": [3, 5], \"of\": \"x\"}");
-        let plan = planned(&["--api-key-file", &keys, "--output-lengths", &lengths]).unwrap();
+        let plan = planned(&["--api-keys", &keys, "--output-lengths", &lengths]).unwrap();
         assert_eq!(plan.keys.len(), 2);
         assert_eq!(plan.shape.output_tokens, [3, 5]);
         let empty = file("empty", "\n");
         assert!(
-            planned(&["--api-key-file", &empty])
+            planned(&["--api-keys", &empty])
                 .unwrap_err()
                 .contains("holds no key")
         );
