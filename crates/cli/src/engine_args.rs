@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
-use ucuz_llm::{Llm, LlmOptions, Loading, PROMPT_TOKENS_MAX, Scheduling};
+use ucuz_llm::{Llm, LlmOptions, Loading, MemoryPlan, PROMPT_TOKENS_MAX, Scheduling};
 use ucuz_tensor::{Activations, Backend, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
@@ -180,12 +180,12 @@ impl EngineArgs {
         self.model.resolve(model)
     }
 
-    /// As [`ModelArgs::load`].
+    /// As [`ModelArgs::open`].
     ///
     /// # Errors
-    /// A damaged or unsupported file, memory, a tier that is not there.
-    pub fn load(&self, path: &Path, name: &str) -> Result<Llm> {
-        self.model.load(path, name, self.batch, self.prepared)
+    /// A damaged or unsupported file, a tier that is not there.
+    pub fn open(&self, path: &Path, name: &str) -> Result<Opened<'_>> {
+        self.model.open(path, name, self.batch, self.prepared)
     }
 }
 
@@ -250,17 +250,17 @@ impl ModelArgs {
         }
     }
 
-    /// Loads a model and starts its engine, with progress on stderr.
+    /// Opens a model's files and the backend; nothing is loaded yet.
     ///
     /// # Errors
-    /// A damaged or unsupported file, memory, a tier that is not there.
-    pub fn load(
+    /// A damaged or unsupported file, a tier that is not there.
+    pub fn open(
         &self,
         path: &Path,
         name: &str,
         batch: BatchArgs,
         prepared: PreparedArgs,
-    ) -> Result<Llm> {
+    ) -> Result<Opened<'_>> {
         let checkpoint =
             Checkpoint::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let backend = self.open_backend()?;
@@ -279,22 +279,13 @@ impl ModelArgs {
                 ..batch.scheduling()?
             },
         };
-        let mut weights = self.destination(&checkpoint, backend.as_ref(), prepared)?;
-        let mut progress = progress::on_stderr();
-        progress.begin(&format!("loading {name}"), Some(checkpoint.file_bytes()));
-        let mut done = 0;
-        let loading = Loading {
-            destination: &mut weights,
-            progress: &mut |bytes| {
-                done += bytes;
-                progress.set(done);
-            },
-        };
-        let llm = Llm::load_into(loading, &checkpoint, backend, options);
-        progress.end();
-        let llm = llm?;
-        weights.finish(&checkpoint);
-        Ok(llm)
+        Ok(Opened {
+            args: self,
+            prepared,
+            checkpoint,
+            backend,
+            options,
+        })
     }
 
     /// Where the weights come from: prepared earlier, to be kept, or neither.
@@ -313,5 +304,52 @@ impl ModelArgs {
             worth_bytes: WORTH_KEEPING_BYTES,
         };
         Ok(cache.open(checkpoint, backend, self.weights().on_load))
+    }
+}
+
+/// A model that is about to be loaded.
+pub struct Opened<'a> {
+    args: &'a ModelArgs,
+    prepared: PreparedArgs,
+    checkpoint: Checkpoint,
+    backend: Arc<dyn Backend>,
+    options: LlmOptions,
+}
+
+impl Opened<'_> {
+    /// What it will take in memory.
+    ///
+    /// # Errors
+    /// A context or KV memory that does not fit.
+    pub fn plan(&self) -> Result<MemoryPlan> {
+        let plan = MemoryPlan::new(&self.checkpoint, self.backend.as_ref(), &self.options);
+        Ok(plan?)
+    }
+
+    /// Loads it and starts its engine, with progress on stderr.
+    ///
+    /// # Errors
+    /// A damaged or unsupported file, memory.
+    pub fn load(self) -> Result<Llm> {
+        let (checkpoint, backend) = (self.checkpoint, self.backend);
+        let mut weights = self
+            .args
+            .destination(&checkpoint, backend.as_ref(), self.prepared)?;
+        let mut progress = progress::on_stderr();
+        let title = format!("loading {}", self.options.name);
+        progress.begin(&title, Some(checkpoint.file_bytes()));
+        let mut done = 0;
+        let loading = Loading {
+            destination: &mut weights,
+            progress: &mut |bytes| {
+                done += bytes;
+                progress.set(done);
+            },
+        };
+        let llm = Llm::load_into(loading, &checkpoint, backend, self.options);
+        progress.end();
+        let llm = llm?;
+        weights.finish(&checkpoint);
+        Ok(llm)
     }
 }

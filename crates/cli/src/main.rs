@@ -8,6 +8,7 @@ mod doctor;
 mod engine_args;
 mod inspect;
 mod output;
+mod process;
 mod pull;
 mod run;
 mod serve;

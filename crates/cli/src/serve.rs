@@ -11,10 +11,11 @@ use clap::ValueEnum;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use ucuz_llm::{Life, Llm};
+use ucuz_llm::{Life, Llm, MemoryPlan};
 use ucuz_serve::{ApiKeys, CacheSharing, Ending, ServeOptions, Server, Socket};
 
 use crate::engine_args::EngineArgs;
+use crate::process::status_bytes;
 use crate::size::ByteSize;
 use crate::store::Resolved;
 
@@ -85,7 +86,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let keys = keys(&args)?;
     let resolved = args.engine.resolve(args.model.as_deref())?;
     let model_id = model_id(&args, &resolved);
-    let llm = Arc::new(args.engine.load(&resolved.path, &model_id)?);
+    let opened = args.engine.open(&resolved.path, &model_id)?;
+    print_plan(&model_id, &opened.plan()?);
+    let llm = Arc::new(opened.load()?);
     print_summary(&llm, started);
     let entropy = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -159,6 +162,23 @@ fn model_id(args: &Args, resolved: &Resolved) -> String {
         .clone()
         .or(alias)
         .unwrap_or_else(|| resolved.display_name.clone())
+}
+
+/// Says what the server will take before it takes it.
+fn print_plan(model: &str, plan: &MemoryPlan) {
+    let size = |bytes: usize| ByteSize(bytes as u64).to_string();
+    let program = status_bytes("self", "VmRSS:").unwrap_or(0) as usize;
+    eprintln!(
+        "{model} takes up to {}: weights {}, KV pool {} (memory is taken as tokens come), workspace {}, names of cached prefixes {}, tokenizer {}, queue {}, program {}",
+        size(plan.total_bytes() + program),
+        size(plan.weight_bytes),
+        size(plan.kv_pool_bytes),
+        size(plan.workspace_bytes),
+        size(plan.index_bytes),
+        size(plan.tokenizer_bytes),
+        size(plan.queue_bytes),
+        size(program),
+    );
 }
 
 fn print_summary(llm: &Llm, started: Instant) {

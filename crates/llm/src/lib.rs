@@ -11,6 +11,7 @@ mod info;
 mod llm;
 mod load;
 mod output;
+mod plan;
 mod prepare;
 mod request;
 mod scope;
@@ -26,6 +27,7 @@ pub use load::{
     workspace_bytes,
 };
 pub use output::{Delta, Finished, Output, TokenLogprob};
+pub use plan::MemoryPlan;
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
 pub use scope::{SALT_BYTES_MAX, cache_scope};

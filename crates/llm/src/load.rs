@@ -7,9 +7,7 @@ use sha2::{Digest, Sha256};
 use ucuz_engine::{CacheListener, Engine, EngineConfig, SystemClock};
 use ucuz_formats::{Checkpoint, ModelConfig};
 use ucuz_models::registry::LoadOptions;
-use ucuz_models::{
-    Model, ModelRunner, ModelSpec, RunnerOptions, Workspace, cache_spec, rope_bytes,
-};
+use ucuz_models::{ModelRunner, ModelSpec, RunnerOptions, Workspace, rope_bytes};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::destination::{Anonymous, Destination};
 use ucuz_tensor::{Backend, CacheSpec, KvDtype, WeightOptions};
@@ -17,6 +15,7 @@ use ucuz_text::{ChatTemplate, TemplateTokens, Tokenizer};
 
 use crate::info::ModelInfo;
 use crate::llm::{Llm, LlmParts};
+use crate::plan::MemoryPlan;
 use crate::tokenizer::tokenizer;
 use crate::{LlmError, LlmResult};
 
@@ -110,10 +109,11 @@ impl Llm {
         backend: Arc<dyn Backend>,
         options: LlmOptions,
     ) -> LlmResult<Self> {
+        let plan = MemoryPlan::new(checkpoint, backend.as_ref(), &options)?;
         // The vocabulary is indexed on another core while the weights are laid out.
         let (text, loaded) = std::thread::scope(|scope| {
             let text = scope.spawn(|| text_side(checkpoint));
-            let loaded = load_model(loading, checkpoint, backend.as_ref(), &options);
+            let loaded = load_model(loading, checkpoint, backend.as_ref(), (&options, plan));
             let text = text.join().unwrap_or_else(|_| {
                 Err(LlmError::Unavailable {
                     why: "building the tokenizer failed; please report it".to_owned(),
@@ -186,75 +186,34 @@ fn load_model(
     loading: Loading<'_>,
     checkpoint: &Checkpoint,
     backend: &dyn Backend,
-    options: &LlmOptions,
+    (options, plan): (&LlmOptions, MemoryPlan),
 ) -> LlmResult<Loaded> {
-    let config = &checkpoint.config;
-    let context = context(options, config.context)?;
-    let cache = cache_spec(config, options.kv_dtype);
     let load = LoadOptions {
         backend,
-        cache: cache.clone(),
-        context,
+        cache: plan.cache.clone(),
+        context: plan.context,
         weights: options.weights,
         progress: Box::new(loading.progress),
     };
     let model = ucuz_models::load_into(loading.destination, checkpoint, load)?;
-    let mut limits = limits(
-        model.spec(),
-        (options.max_sequences, context),
-        options.step_rows,
-    );
-    let kv_memory = kv_memory(options, model.as_ref(), backend, &limits);
-    let blocks = ucuz_engine::plan_blocks(&cache, &limits, kv_memory)
-        .map_err(|error| LlmError::invalid("kv-memory", error.to_string()))?;
-    limits.context = served_context(options, &limits, &cache, &blocks)?;
-    let (weight_bytes, kv_pool_bytes) = (model.weight_bytes(), cache.bytes(&blocks));
+    let weight_bytes = model.weight_bytes();
+    if weight_bytes != plan.weight_bytes {
+        let planned = plan.weight_bytes;
+        tracing::warn!(
+            planned,
+            weight_bytes,
+            "the weights take other memory than planned"
+        );
+    }
+    let (limits, blocks) = (plan.limits, plan.blocks);
     let runner = ModelRunner::new(backend, model, RunnerOptions { limits, blocks })?;
     Ok(Loaded {
         runner,
         weight_bytes,
-        cache,
+        cache: plan.cache,
         limits,
-        kv_pool_bytes,
+        kv_pool_bytes: plan.kv_pool_bytes,
     })
-}
-
-/// A request that fits the context must fit the pool: a context that was asked for is refused when it does not, the
-/// model's own is cut to what does.
-fn served_context(
-    options: &LlmOptions,
-    limits: &Limits,
-    cache: &CacheSpec,
-    blocks: &[usize],
-) -> LlmResult<usize> {
-    let holds = ucuz_engine::longest_sequence(cache, limits, blocks);
-    match options.context {
-        Some(context) if context > holds => Err(LlmError::invalid(
-            "kv-memory",
-            format!(
-                "the KV memory holds {holds} tokens, the context asked for has {context}; raise --kv-memory or lower --context"
-            ),
-        )),
-        _ => Ok(holds),
-    }
-}
-
-/// Tokens of one request: the option within what the model was trained for.
-fn context(options: &LlmOptions, trained: usize) -> LlmResult<usize> {
-    match options.context {
-        None => Ok(trained),
-        Some(0) => Err(LlmError::invalid(
-            "context",
-            "the context is 0 tokens; give at least 1",
-        )),
-        Some(context) if context > trained => Err(LlmError::invalid(
-            "context",
-            format!(
-                "the context is {context} tokens, the model was trained for {trained}; lower --context"
-            ),
-        )),
-        Some(context) => Ok(context),
-    }
 }
 
 /// Limits of an engine that runs so many sequences of up to so many tokens, with `step_rows` tokens a step.
@@ -275,18 +234,6 @@ pub fn workspace_bytes(config: &ModelConfig, backend: &dyn Backend, limits: &Lim
     Workspace::bytes(config, limits)
         + backend.scratch_bytes(limits)
         + rope_bytes(config, limits.context)
-}
-
-/// The option, else half of what is free once the workspace is there; `plan_blocks` takes no more than can be used.
-fn kv_memory(
-    options: &LlmOptions,
-    model: &dyn Model,
-    backend: &dyn Backend,
-    limits: &Limits,
-) -> usize {
-    let other = workspace_bytes(&model.spec().config, backend, limits) + model.weight_bytes();
-    let free = options.available_memory_bytes.saturating_sub(other as u64);
-    usize::try_from(options.kv_memory_bytes.unwrap_or(free / 2)).unwrap_or(usize::MAX)
 }
 
 fn info(

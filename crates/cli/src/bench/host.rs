@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ucuz_measure::Host;
 
+use crate::process::status_bytes;
+
 /// Lines of progress that a stage prints where there is no terminal.
 const LINES: u64 = 5;
 
@@ -91,15 +93,6 @@ impl Host for TerminalHost {
     }
 }
 
-/// A size out of the status of a process.
-///
-/// Source: proc_pid_status(5): the sizes are in KiB, whatever the unit says.
-fn status_bytes(process: &str, name: &str) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with(name))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
-}
 
 fn bar(what: &str, units: u64) -> ProgressBar {
     let bar = ProgressBar::new(units).with_message(what.to_owned());
