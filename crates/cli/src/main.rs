@@ -7,6 +7,7 @@ mod bench;
 mod doctor;
 mod engine_args;
 mod inspect;
+mod kv_events;
 mod output;
 mod process;
 mod pull;
