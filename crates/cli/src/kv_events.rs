@@ -25,11 +25,11 @@ pub fn bind(options: &[KvEventsOptions]) -> Result<Option<KvEventHub>> {
 pub fn start(hub: KvEventHub) -> Result<KvEventTasks> {
     for address in hub.addresses()? {
         match address.replay {
-            Some(replay) => eprintln!(
+            Some(replay) => note!(
                 "KV events on tcp://{}, replay on tcp://{replay}",
                 address.publish
             ),
-            None => eprintln!("KV events on tcp://{}", address.publish),
+            None => note!("KV events on tcp://{}", address.publish),
         }
     }
     hub.start(SystemTime::now)

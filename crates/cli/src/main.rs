@@ -2,13 +2,18 @@
 //!
 //! One file a subcommand. Exit codes: 0 done, 1 an error (said on stderr), 2 wrong usage, 70 the engine died.
 
+// A full disk behind stderr makes `eprintln` panic; [`note!`] goes on.
+#![cfg_attr(not(test), deny(clippy::print_stderr))]
+
+#[macro_use]
+mod output;
+
 mod backends;
 mod bench;
 mod doctor;
 mod engine_args;
 mod inspect;
 mod kv_events;
-mod output;
 mod process;
 mod pull;
 mod run;
@@ -64,13 +69,15 @@ fn main() -> ExitCode {
     let filter = match EnvFilter::try_new(&cli.log) {
         Ok(filter) => filter,
         Err(error) => {
-            eprintln!("error: --log {}: {error}", cli.log);
+            note!("error: --log {}: {error}", cli.log);
             return ExitCode::from(2);
         }
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A log that cannot be written must not end the server: the library would tell stderr, and panic.
+        .log_internal_errors(false)
         .init();
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(args),
@@ -84,7 +91,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            note!("error: {error:#}");
             ExitCode::FAILURE
         }
     }

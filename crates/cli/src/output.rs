@@ -1,8 +1,22 @@
-//! What a subcommand prints on stdout.
+//! What a subcommand prints: results on stdout, notes on stderr.
 
+use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Result;
+
+/// Says something to people on stderr, as `eprintln!` does.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::output::note(format_args!($($text)*))
+    };
+}
+
+/// See [`note!`]. A full disk or a closed pipe behind stderr stops nothing.
+pub fn note(text: Arguments<'_>) {
+    // One write, so that lines of two threads do not mix.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
 
 /// Prints `text` in one piece.
 ///

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use ucuz_llm::{Life, Llm, MemoryPlan};
+use ucuz_llm::{Llm, MemoryPlan};
 use ucuz_serve::{
     ApiKeys, CacheSharing, Ending, KvEventHub, KvEventsOptions, ServeOptions, Server, Socket,
 };
@@ -24,9 +24,6 @@ use crate::store::Resolved;
 
 /// Threads that speak HTTP; few, since the cores belong to the kernels.
 const SERVER_THREADS: usize = 2;
-
-/// Exit code when the engine died while serving.
-const EXIT_ENGINE_DIED: u8 = 70;
 
 /// Holds the one key of all clients; a flag would show it to everybody on the machine.
 const KEY_VARIABLE: &str = "UCUZ_API_KEY";
@@ -122,28 +119,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let server = Server::new(Arc::clone(&llm), options, socket)?;
         let _tasks = hub.map(kv_events::start).transpose()?;
         let (first, second) = signals();
-        eprintln!("listening on http://{}", server.address());
+        note!("listening on http://{}", server.address());
         anyhow::Ok(server.run(arrival(first), arrival(second)).await)
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
-    Ok(exit(&llm, ending, args.stall_exit))
+    Ok(exit(&llm, &ending, args.stall_exit))
 }
 
-fn exit(llm: &Llm, ending: Ending, stall_exit: u64) -> ExitCode {
-    if ending == Ending::Stalled {
-        // Its thread may never come back; the end of the process is its end.
-        eprintln!("error: the engine stood still for {stall_exit} s");
-        return ExitCode::from(EXIT_ENGINE_DIED);
-    }
-    llm.shutdown();
-    llm.join();
-    match llm.health().life {
-        Life::Dead(why) => {
-            eprintln!("error: the engine died: {why}");
-            ExitCode::from(EXIT_ENGINE_DIED)
+fn exit(llm: &Llm, ending: &Ending, stall_exit: u64) -> ExitCode {
+    match ending {
+        Ending::Asked => {
+            llm.shutdown();
+            llm.join();
         }
-        _ => ExitCode::SUCCESS,
+        Ending::Died(why) => note!("error: the engine died: {why}"),
+        // Its thread may never come back; the end of the process is its end.
+        Ending::Stalled => note!("error: the engine stood still for {stall_exit} s"),
     }
+    ExitCode::from(ending.exit_code())
 }
 
 /// The keys that clients need: of the file, else of the environment.
@@ -178,7 +171,7 @@ fn model_id(args: &Args, resolved: &Resolved) -> String {
 fn print_plan(model: &str, plan: &MemoryPlan) {
     let size = |bytes: usize| ByteSize(bytes as u64).to_string();
     let program = status_bytes("self", "VmRSS:").unwrap_or(0) as usize;
-    eprintln!(
+    note!(
         "{model} takes up to {}: weights {}, KV pool {} (memory is taken as tokens come), workspace {}, names of cached prefixes {}, tokenizer {}, queue {}, program {}",
         size(plan.total_bytes() + program),
         size(plan.weight_bytes),
@@ -194,7 +187,7 @@ fn print_plan(model: &str, plan: &MemoryPlan) {
 fn print_summary(llm: &Llm, started: Instant) {
     let info = llm.info();
     let size = |bytes: u64| ByteSize(bytes).to_string();
-    eprintln!(
+    note!(
         "{}: {} architecture, {:.1} M parameters, {:.2} bits per weight, {} in memory; context {} tokens; KV pool {} ({} a token, {}); ready in {:.2} s",
         info.name,
         info.architecture,
@@ -232,7 +225,7 @@ fn signals() -> (oneshot::Receiver<()>, oneshot::Receiver<()>) {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            eprintln!("{line}");
+            note!("{line}");
             // The server may have stopped by itself in between.
             let _ = sender.send(());
         }

@@ -23,6 +23,21 @@ pub enum Ending {
     Stalled,
 }
 
+/// Exit code of a process whose engine died or stood still: EX_SOFTWARE.
+///
+/// Source: sysexits(3).
+const ENGINE_LOST: u8 = 70;
+
+impl Ending {
+    /// What the process should exit with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Asked => 0,
+            Self::Died(_) | Self::Stalled => ENGINE_LOST,
+        }
+    }
+}
+
 /// Tells streams and waiting handlers that nothing more comes.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict(watch::Receiver<bool>);

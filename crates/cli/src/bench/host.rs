@@ -46,7 +46,7 @@ impl Host for TerminalHost {
     fn begin(&mut self, what: &str, units: u64) {
         let bar = self.is_terminal.then(|| bar(what, units));
         if bar.is_none() {
-            eprintln!("{what}");
+            note!("{what}");
         }
         self.stage = Some(Stage {
             what: what.to_owned(),
@@ -67,7 +67,7 @@ impl Host for TerminalHost {
             Some(bar) => bar.set_position(stage.done),
             None if lines(stage.done) > shown => {
                 let percent = 100 * u128::from(stage.done) / u128::from(stage.units);
-                eprintln!("{}: {percent} %", stage.what);
+                note!("{}: {percent} %", stage.what);
             }
             None => {}
         }

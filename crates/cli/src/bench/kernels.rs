@@ -129,7 +129,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for slower in &result.slower_picks {
-        eprintln!("error: the pick is not the fastest: {slower}");
+        note!("error: the pick is not the fastest: {slower}");
     }
     Ok(ExitCode::FAILURE)
 }

@@ -109,7 +109,7 @@ impl Answer {
             if let Some(finished) = finished {
                 if self.stats {
                     let total = self.started.elapsed();
-                    eprintln!("\n{}", stats(&finished, first.unwrap_or(total), total));
+                    note!("\n{}", stats(&finished, first.unwrap_or(total), total));
                 }
                 let end = match finished.reason {
                     FinishReason::Length => End::Length,

@@ -2,7 +2,7 @@
 //!
 //! What goes wrong with one message is said, and the conversation goes on without that message.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Write};
 
 use anyhow::{Result, bail};
 use ucuz_llm::{Input, Llm, LlmError, Message};
@@ -99,7 +99,7 @@ pub fn chat(args: &Args, llm: &Llm) -> Result<()> {
     }
     let interrupt = Interrupt::watch()?;
     let name = &llm.info().name;
-    eprintln!(
+    note!(
         "chat with {name}; ctrl-C stops an answer, ctrl-D or /bye ends the chat, /reset forgets it, /drop forgets its oldest question"
     );
     let mut conversation = Conversation::new(system_message(args));
@@ -109,15 +109,15 @@ pub fn chat(args: &Args, llm: &Llm) -> Result<()> {
             Line::Bye => break,
             Line::Reset => {
                 conversation.reset();
-                eprintln!("(a new conversation)");
+                note!("(a new conversation)");
             }
-            Line::Drop if conversation.drop_oldest() => eprintln!(
+            Line::Drop if conversation.drop_oldest() => note!(
                 "(the oldest question is forgotten; {} left)",
                 conversation.len() / 2
             ),
-            Line::Drop => eprintln!("(there is nothing to forget)"),
+            Line::Drop => note!("(there is nothing to forget)"),
             Line::Unknown(word) => {
-                eprintln!("({word} is no command; there are /bye, /reset and /drop)");
+                note!("({word} is no command; there are /bye, /reset and /drop)");
             }
             Line::Say(question) => turn(args, llm, &mut conversation, &question, &interrupt)?,
         }
@@ -127,14 +127,14 @@ pub fn chat(args: &Args, llm: &Llm) -> Result<()> {
 
 /// Asks for a line; `None` at the end of input. Bytes that are no text are replaced, as terminals do.
 fn next_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
-    eprint!("> ");
+    let _ = write!(io::stderr(), "> ");
     let mut bytes = Vec::new();
     let read = input
         .by_ref()
         .take(STDIN_BYTES_MAX)
         .read_until(b'\n', &mut bytes)?;
     if read == 0 {
-        eprintln!();
+        note!("");
         return Ok(None);
     }
     Ok(Some(Line::parse(&String::from_utf8_lossy(&bytes))))
@@ -155,7 +155,7 @@ fn turn(
         Err(error @ LlmError::Unavailable { .. }) => Err(error.into()),
         Err(error) => {
             interrupt.end();
-            eprintln!(
+            note!(
                 "{}",
                 refusal(&error, llm.info().context, conversation.len())
             );
@@ -166,15 +166,15 @@ fn turn(
     let (text, end) = outcome?;
     println!("\n");
     if text.is_empty() && end == End::Interrupted {
-        eprintln!("(stopped before the answer began; the question is forgotten)");
+        note!("(stopped before the answer began; the question is forgotten)");
         return Ok(());
     }
     conversation.add(question, &text);
     match (end, args.max_tokens) {
         (End::Complete, _) => {}
-        (End::Interrupted, _) => eprintln!("(stopped; what was said stays)"),
-        (End::Length, Some(max)) => eprintln!("(cut off at --max-tokens {max})"),
-        (End::Length, None) => eprintln!(
+        (End::Interrupted, _) => note!("(stopped; what was said stays)"),
+        (End::Length, Some(max)) => note!("(cut off at --max-tokens {max})"),
+        (End::Length, None) => note!(
             "(cut off: the context of {} tokens is full; /drop forgets the oldest question, /reset everything)",
             llm.info().context
         ),

@@ -49,7 +49,7 @@ impl Interrupt {
                 runtime.block_on(async {
                     while signals.recv().await.is_some() {
                         if seen.press() {
-                            eprintln!();
+                            note!("");
                             process::exit(EXIT_INTERRUPTED);
                         }
                     }

@@ -44,8 +44,8 @@ struct Bar {
 impl Progress for Bar {
     fn note(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| note!("{text}")),
+            None => note!("{text}"),
         }
     }
 
@@ -90,14 +90,14 @@ struct Lines {
 
 impl Progress for Lines {
     fn note(&mut self, text: &str) {
-        eprintln!("{text}");
+        note!("{text}");
     }
 
     fn begin(&mut self, what: &str, total_bytes: Option<u64>) {
         let size = total_bytes
             .map(|total| format!(" ({})", size_text(total)))
             .unwrap_or_default();
-        eprintln!("{what}{size}");
+        note!("{what}{size}");
         *self = Self {
             what: what.to_owned(),
             total_bytes,
@@ -112,7 +112,7 @@ impl Progress for Lines {
         let fifths = (u128::from(done_bytes) * 5 / u128::from(total)).min(5) as u64;
         if fifths > self.fifths_shown {
             self.fifths_shown = fifths;
-            eprintln!("{}: {} %", self.what, fifths * 20);
+            note!("{}: {} %", self.what, fifths * 20);
         }
     }
 

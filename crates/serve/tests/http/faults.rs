@@ -59,6 +59,7 @@ async fn a_dead_engine_is_told_to_all_and_ends_the_server() {
     assert_eq!(refused.status, 503);
     let ending = server.stopped().await;
     assert!(matches!(ending, Ending::Died(_)), "{ending:?}");
+    assert_eq!(ending.exit_code(), 70);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +99,8 @@ async fn a_step_that_never_ends_ends_the_server() {
     assert!(!seen.contains("[DONE]"));
     assert_eq!(finish(whole).await.status, 503);
     let gate = server.gate.clone();
-    assert_eq!(server.stopped().await, Ending::Stalled);
+    let ending = server.stopped().await;
+    assert_eq!((ending.exit_code(), ending), (70, Ending::Stalled));
     gate.open();
 }
 

@@ -21,16 +21,18 @@ struct Published {
 }
 
 impl Published {
-    fn start(options: &[&str]) -> Self {
+    /// Starts, and waits until it has said that nothing is there yet.
+    async fn start(options: &[&str]) -> Self {
         let options: Vec<_> = options.iter().map(|text| text.parse().unwrap()).collect();
         let hub = KvEventHub::bind(&options, [1; 16]).unwrap();
-        Self {
+        let published = Self {
             listener: hub.listener(),
             addresses: hub.addresses().unwrap(),
             counters: hub.counters(),
             tasks: hub.start(SystemTime::now).unwrap(),
             num_stored: 0,
-        }
+        };
+        published
     }
 
     /// Tells of one more batch of `blocks` blocks.
@@ -143,8 +145,8 @@ const LOCAL: &str = "endpoint=tcp://127.0.0.1:0";
 
 #[tokio::test]
 async fn old_and_new_subscribers_get_what_they_want() {
-    let mut published = Published::start(&["endpoint=tcp://127.0.0.1:0,topic=kv@a,encoding=map"]);
-    published.until_batches(1).await;
+    let mut published =
+        Published::start(&["endpoint=tcp://127.0.0.1:0,topic=kv@a,encoding=map"]).await;
     let address = published.addresses[0].publish;
     let mut old = Peer::connect(address, 0, b"SUB").await;
     let mut new = Peer::connect(address, 1, b"XSUB").await;
@@ -183,7 +185,7 @@ async fn old_and_new_subscribers_get_what_they_want() {
 
 #[tokio::test]
 async fn who_reads_too_slowly_misses_batches_and_holds_up_nobody() {
-    let mut published = Published::start(&[LOCAL]);
+    let mut published = Published::start(&[LOCAL]).await;
     let address = published.addresses[0].publish;
     let (mut slow, mut fast) = (
         Peer::connect(address, 1, b"SUB").await,
@@ -194,7 +196,6 @@ async fn who_reads_too_slowly_misses_batches_and_holds_up_nobody() {
         peer.until_heard().await;
     }
     // 16 KB each: beyond what the system buffers and the ring keeps.
-    published.until_batches(1).await;
     for batch in 1..=6000 {
         published.store(100);
         assert_eq!(fast.number().await, batch);
@@ -215,7 +216,7 @@ async fn who_reads_too_slowly_misses_batches_and_holds_up_nobody() {
 async fn sent_batches_can_be_had_again() {
     let options = "endpoint=tcp://127.0.0.1:0,topic=t,replay=tcp://127.0.0.1:0";
     for (extra, topic) in [("", None), (",replay-topic=true", Some(b"t".to_vec()))] {
-        let mut published = Published::start(&[&format!("{options}{extra}")]);
+        let mut published = Published::start(&[&format!("{options}{extra}")]).await;
         for _ in 0..5 {
             published.store(40);
         }
@@ -243,7 +244,7 @@ async fn sent_batches_can_be_had_again() {
 
 #[tokio::test]
 async fn strangers_are_closed_and_others_go_on() {
-    let mut published = Published::start(&[LOCAL]);
+    let mut published = Published::start(&[LOCAL]).await;
     let address = published.addresses[0].publish;
     let mut good = Peer::connect(address, 1, b"SUB").await;
     good.send(0, b"\x01").await;
@@ -276,7 +277,7 @@ async fn strangers_are_closed_and_others_go_on() {
 #[tokio::test]
 async fn endpoints_have_their_own_encoding_and_one_numbering() {
     let options = [LOCAL, "endpoint=tcp://127.0.0.1:0,encoding=map,topic=m"];
-    let mut published = Published::start(&options);
+    let mut published = Published::start(&options).await;
     let mut messages = Vec::new();
     let mut peers = Vec::new();
     for address in published.addresses.clone() {
@@ -285,7 +286,6 @@ async fn endpoints_have_their_own_encoding_and_one_numbering() {
         peer.until_heard().await;
         peers.push(peer);
     }
-    published.until_batches(1).await;
     published.store(1);
     for mut peer in peers {
         messages.push(peer.message().await);
@@ -304,7 +304,7 @@ async fn endpoints_have_their_own_encoding_and_one_numbering() {
 
 #[tokio::test]
 async fn tasks_end_with_their_handle() {
-    let published = Published::start(&[LOCAL]);
+    let published = Published::start(&[LOCAL]).await;
     let address = published.addresses[0].publish;
     let mut peer = Peer::connect(address, 1, b"SUB").await;
     drop(published.tasks);
@@ -329,7 +329,7 @@ fn a_taken_endpoint_is_told_by_name() {
 
 #[tokio::test]
 async fn metrics_count_batches() {
-    let mut published = Published::start(&[LOCAL]);
+    let mut published = Published::start(&[LOCAL]).await;
     published.store(1);
     published.until_batches(2).await;
     let mut setup = Setup::default();
