@@ -48,6 +48,11 @@ expect "no such file" 1 "/nowhere.gguf" "$ucuz" inspect ./nowhere.gguf
 expect "unknown flag" 2 "--portt" "$ucuz" serve --portt 1
 expect "unknown KV precision" 2 "int8" "$ucuz" run "$smollm2" -p x --kv-dtype int4
 expect "unknown tier" 2 "generic" "$ucuz" run "$smollm2" -p x --cpu-tier sse9
+expect "KV events without a key" 2 "there is no key" "$ucuz" serve "$smollm2" --kv-events port=1
+expect "KV events in no encoding" 2 "array or map" "$ucuz" serve "$smollm2" --kv-events encoding=json
+expect "KV events without a prefix cache" 2 "no-prefix-cache" "$ucuz" serve "$smollm2" --no-prefix-cache --kv-events topic=a
+expect "KV events on one port twice" 1 "cannot publish KV events on tcp://127.0.0.1:15557" "$ucuz" serve "$smollm2" --port 0 \
+  --kv-events endpoint=tcp://127.0.0.1:15557,replay=tcp://127.0.0.1:15557
 expect "context over the model's" 1 "8192" "$ucuz" run "$smollm2" -p x --context 9000
 expect "no room for keys and values" 1 "--kv-memory" "$ucuz" run "$smollm2" -p x --kv-memory 1KiB
 expect "offline without a model" 1 "offline" "$ucuz" inspect smollm2 --offline --cache-dir "$work/empty"

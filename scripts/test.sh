@@ -2,7 +2,7 @@
 # Every test: format, lints, the crates, golden values of real models, real clients against the real server, fuzz targets 10 s each.
 #   scripts/test.sh            all of it, about half an hour on 2 cores
 #   scripts/test.sh --quick    without real models, clients and fuzzing
-# Needs Rust, Python 3 and the package registries; brings models and the `openai` package by name.
+# Needs Rust, Python 3 and the package registries; brings models and the packages `openai`, `pyzmq` and `msgpack` by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=${1:-}
@@ -64,7 +64,7 @@ count "$log/cli"
 
 say "server and clients"
 python3 -m venv "$log/venv"
-"$log/venv/bin/pip" install --quiet --disable-pip-version-check openai
+"$log/venv/bin/pip" install --quiet --disable-pip-version-check openai pyzmq msgpack
 target/release/ucuz serve "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --port 0 --max-sequences 16 2> "$log/server" &
 server=$!
 for _ in $(seq 300); do
@@ -76,6 +76,23 @@ done
 count "$log/openai"
 "$log/venv/bin/python" scripts/clients/vanish.py "$address" "$server" 100 | tee "$log/vanish"
 count "$log/vanish"
+kill -TERM "$server"
+wait "$server"
+server=
+
+say "KV events and a router's client"
+any=endpoint=tcp://127.0.0.1:0
+target/release/ucuz serve "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --port 0 --context 512 --kv-memory 24MiB \
+  --kv-events "$any,replay=tcp://127.0.0.1:0,topic=kv@w" --kv-events "$any,encoding=map" 2> "$log/events" &
+server=$!
+for _ in $(seq 300); do
+  address=$(sed -nE 's#^listening on http://##p' "$log/events")
+  [[ -z $address ]] || break
+  sleep 0.1
+done
+mapfile -t endpoints < <(sed -nE 's/^KV events on //p' "$log/events" | sed 's/, replay on /\n/')
+"$log/venv/bin/python" scripts/clients/kv_events.py "http://$address" "${endpoints[@]}" | tee "$log/router"
+count "$log/router"
 kill -TERM "$server"
 wait "$server"
 server=

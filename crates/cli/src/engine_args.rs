@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ucuz_cpu::{Tier, detect};
 use ucuz_formats::Checkpoint;
-use ucuz_llm::{Llm, LlmOptions, Loading, MemoryPlan, PROMPT_TOKENS_MAX, Scheduling};
+use ucuz_llm::{
+    CacheListener, Llm, LlmOptions, Loading, MemoryPlan, PROMPT_TOKENS_MAX, Scheduling,
+};
 use ucuz_tensor::{Activations, Backend, KvDtype, OnLoad, WeightOptions};
 
 use crate::backends::{self, BackendName, BackendOptions};
@@ -324,6 +326,11 @@ impl Opened<'_> {
     pub fn plan(&self) -> Result<MemoryPlan> {
         let plan = MemoryPlan::new(&self.checkpoint, self.backend.as_ref(), &self.options);
         Ok(plan?)
+    }
+
+    /// Lets `listener` hear what its prefix cache holds.
+    pub fn listen(&mut self, listener: Option<Box<dyn CacheListener>>) {
+        self.options.scheduling.cache_listener = listener;
     }
 
     /// Loads it and starts its engine, with progress on stderr.

@@ -13,6 +13,7 @@ mod bench;
 mod doctor;
 mod engine_args;
 mod inspect;
+mod kv_events;
 mod process;
 mod pull;
 mod run;

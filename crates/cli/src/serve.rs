@@ -12,9 +12,12 @@ use clap::builder::NonEmptyStringValueParser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use ucuz_llm::{Llm, MemoryPlan};
-use ucuz_serve::{ApiKeys, CacheSharing, Ending, ServeOptions, Server, Socket};
+use ucuz_serve::{
+    ApiKeys, CacheSharing, Ending, KvEventHub, KvEventsOptions, ServeOptions, Server, Socket,
+};
 
 use crate::engine_args::EngineArgs;
+use crate::kv_events;
 use crate::process::status_bytes;
 use crate::size::ByteSize;
 use crate::store::Resolved;
@@ -59,6 +62,9 @@ pub struct Args {
     /// Leave the names that vLLM gives its metrics out of /metrics
     #[arg(long)]
     no_vllm_metrics: bool,
+    /// Tell routers over ZeroMQ which prefixes are cached; may be given for several endpoints, each e.g. endpoint=tcp://127.0.0.1:5557,encoding=array|map,topic=TOPIC,replay=tcp://127.0.0.1:5558,replay-topic=true|false
+    #[arg(long, value_name = "KEY=VALUE,...", conflicts_with = "no_prefix_cache")]
+    kv_events: Vec<KvEventsOptions>,
     #[command(flatten)]
     engine: EngineArgs,
 }
@@ -80,10 +86,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let started = Instant::now();
     // Before the model, which may take minutes to bring.
     let socket = Socket::bind(&args.host, args.port)?;
+    let hub = kv_events::bind(&args.kv_events)?;
     let keys = keys(&args)?;
     let resolved = args.engine.resolve(args.model.as_deref())?;
     let model_id = model_id(&args, &resolved);
-    let opened = args.engine.open(&resolved.path, &model_id)?;
+    let mut opened = args.engine.open(&resolved.path, &model_id)?;
+    opened.listen(hub.as_ref().map(KvEventHub::listener));
     print_plan(&model_id, &opened.plan()?);
     let llm = Arc::new(opened.load()?);
     print_summary(&llm, started);
@@ -99,6 +107,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             CacheScopeName::Global => CacheSharing::Global,
         },
         vllm_metrics: !args.no_vllm_metrics,
+        kv_events: hub.as_ref().map(KvEventHub::counters),
         ..ServeOptions::new(model_id, entropy)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -108,6 +117,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .context("cannot start the server's threads")?;
     let ending = runtime.block_on(async {
         let server = Server::new(Arc::clone(&llm), options, socket)?;
+        let _tasks = hub.map(kv_events::start).transpose()?;
         let (first, second) = signals();
         note!("listening on http://{}", server.address());
         anyhow::Ok(server.run(arrival(first), arrival(second)).await)

@@ -170,4 +170,12 @@ pub enum ServeError {
         /// The system's answer; not part of the text, whoever prints the chain has it once.
         source: io::Error,
     },
+    /// An address of KV events cannot be listened on.
+    #[error("cannot publish KV events on {endpoint}; choose another address in --kv-events")]
+    KvEvents {
+        /// As given.
+        endpoint: String,
+        /// The system's answer; not part of the text.
+        source: io::Error,
+    },
 }

@@ -2,7 +2,8 @@
 //!
 //! Here: sockets, limits of a connection, JSON of the protocol, one file per endpoint in `routes`.
 //! A request is parsed (`protocol`), prepared and started (`samples`), and its outputs become one
-//! answer or a stream of chunks (`reply`, `sse`). Not here: tensors, tokens' text (the facade
+//! answer or a stream of chunks (`reply`, `sse`). Beside HTTP, what the prefix cache holds is told
+//! to routers over ZeroMQ (`kv_events`). Not here: tensors, tokens' text (the facade
 //! detokenizes), signals and arguments (the command line's). Called by `cli`.
 //!
 //! Everything that comes from a client has a limit ([`Limits`]); what is over it gets an answer
@@ -19,6 +20,7 @@ mod guard;
 mod hangup;
 mod json;
 mod keys;
+mod kv_events;
 mod options;
 mod protocol;
 mod reply;
@@ -33,6 +35,10 @@ mod watchdog;
 
 pub use error::{ApiError, ServeError};
 pub use keys::{ApiKeys, KeysError};
+pub use kv_events::{
+    KvEncoding, KvEventAddresses, KvEventCounters, KvEventHub, KvEventTasks, KvEventsOptions,
+    KvOptionError, TcpEndpoint,
+};
 pub use options::{CacheSharing, Limits, ServeOptions};
 pub use protocol::{
     ChatRequest, CompletionRequest, Delivery, Standing, parse_chat, parse_completion,

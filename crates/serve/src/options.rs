@@ -1,8 +1,10 @@
 //! What a server is told at its start, and the limits of everything a client may send.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::keys::ApiKeys;
+use crate::kv_events::KvEventCounters;
 
 /// Most of everything that comes from outside, per connection or in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct ServeOptions {
     pub stall_exit: Duration,
     /// Whether `/metrics` has the names of vLLM beside our own.
     pub vllm_metrics: bool,
+    /// What became of KV events, for `/metrics`; `None` when nobody publishes them.
+    pub kv_events: Option<Arc<KvEventCounters>>,
 }
 
 /// Who shares cached prefixes.
@@ -90,6 +94,7 @@ impl ServeOptions {
             cache_sharing: CacheSharing::Tenant,
             stall_exit: Duration::from_secs(30),
             vllm_metrics: true,
+            kv_events: None,
         }
     }
 }

@@ -38,6 +38,7 @@ fn render(app: &App) -> String {
     work(&mut page, &app.llm, &stats);
     tenants(&mut page, app, &stats);
     latencies(&mut page, &app.llm);
+    kv_events(&mut page, app);
     if app.options.vllm_metrics {
         vllm(&mut page, app, &stats);
     }
@@ -226,6 +227,27 @@ fn latencies(page: &mut Page, llm: &Llm) {
     ] {
         page.histogram(name, help, histogram);
     }
+}
+
+fn kv_events(page: &mut Page, app: &App) {
+    let Some(counters) = &app.options.kv_events else {
+        return;
+    };
+    page.counter(
+        "ucuz_kv_events_batches_total",
+        "Batches of KV events published",
+        counters.batches_total(),
+    );
+    page.counter(
+        "ucuz_kv_events_dropped_total",
+        "Batches that an announcement replaced or a slow subscriber missed",
+        counters.dropped_total(),
+    );
+    page.gauge(
+        "ucuz_kv_events_subscribers",
+        "Subscribers of KV events",
+        counters.subscribers() as f64,
+    );
 }
 
 /// The names that vLLM gives these facts, as far as routers read them.

@@ -14,6 +14,7 @@ mod disconnects;
 mod faults;
 mod fixture;
 mod full;
+mod kv_events;
 mod life;
 mod models;
 mod mutations;
