@@ -93,7 +93,6 @@ impl Host for TerminalHost {
     }
 }
 
-
 fn bar(what: &str, units: u64) -> ProgressBar {
     let bar = ProgressBar::new(units).with_message(what.to_owned());
     bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(4));

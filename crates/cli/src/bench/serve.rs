@@ -238,7 +238,9 @@ fn keys(file: Option<&Path>) -> Result<Vec<Header>> {
         None => std::env::var(KEY_VARIABLE).unwrap_or_default(),
     };
     // As `serve --api-keys` reads it; a name is for people.
-    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'));
     let keys = lines.filter_map(|line| line.split_whitespace().last());
     let keys = keys.map(Header::bearer).collect::<Result<Vec<_>>>()?;
     if let Some(path) = file {

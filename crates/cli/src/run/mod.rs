@@ -99,7 +99,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         |alias| alias.name.to_owned(),
     );
     let (path, prepared) = (&resolved.path, args.prepared);
-    let llm = args.engine.open(path, &name, BatchArgs::ALONE, prepared)?.load()?;
+    let llm = args
+        .engine
+        .open(path, &name, BatchArgs::ALONE, prepared)?
+        .load()?;
     match one_shot {
         Some(prompt) => one_answer(&args, &llm, prompt)?,
         None => chat::chat(&args, &llm)?,
