@@ -25,6 +25,7 @@ pub use output::{Delta, Finished, Output, TokenLogprob};
 pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
 pub use ucuz_engine::{
-    Closed, Event, EventSink, FailureKind, FinishReason, Handle, Health, Life, Stats, Usage,
+    Clock, Closed, Event, EventSink, FailureKind, FinishReason, Handle, Health, Life, Stats,
+    SystemClock, Usage, plan_blocks, sequence_blocks,
 };
 pub use ucuz_text::{Content, Message};

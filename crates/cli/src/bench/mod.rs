@@ -1,14 +1,16 @@
 //! `ucuz bench`: speed and memory, measured.
 //!
 //! One file a bench: arguments to the options of `ucuz_measure`, and back to what is printed. Shared: [`host`] (clock, memory
-//! and progress), [`model`] (the model to measure), [`output`] (tables, JSON, HTML), [`provenance`].
+//! and progress), [`model`] (the model to measure), [`lengths_file`] (lists of lengths), [`output`] (tables, JSON, HTML), [`provenance`].
 
 mod cache;
 mod engine;
 mod host;
 mod kernels;
+mod lengths_file;
 mod model;
 mod output;
+mod policy;
 mod provenance;
 
 use std::process::ExitCode;
@@ -22,6 +24,7 @@ use clap::Subcommand;
   ucuz bench engine smollm2
   ucuz bench engine model.gguf --only decode --contexts 16,1024 --json -
   ucuz bench cache smollm2 --lengths 16,64,256 --html cache.html
+  ucuz bench policy smollm2 --only all-at-once
   ucuz bench kernels --only linear --formats Q4_1,Q8_0
 
 Figures are medians of --repeat runs, with the smallest and the largest. Keep the machine quiet meanwhile.")]
@@ -36,6 +39,8 @@ enum What {
     Engine(engine::Args),
     /// The same tokens with and without the KV cache: identity, time, work and memory of both
     Cache(cache::Args),
+    /// Static against continuous batching of the same requests: simulated, and run for real
+    Policy(policy::Args),
     /// Each operation and number format against what the machine can do at most; needs no model
     Kernels(kernels::Args),
 }
@@ -48,6 +53,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.what {
         What::Engine(args) => engine::run(args),
         What::Cache(args) => cache::run(args),
+        What::Policy(args) => policy::run(args),
         What::Kernels(args) => kernels::run(args),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`engine`]: prefill against prompt length, decode against context, throughput against batch.
 //! - [`cache`]: the same answers with and without the KV cache, and what each costs.
+//! - [`policy`]: static against continuous batching, simulated and run for real.
 //! - [`kernels`]: each operation of a queue against the roofline of its device; needs no model.
 //!
 //! Shared by the first two: [`Setup`] (a model on a backend), `session` (sequences fed straight to the runner), [`work`] (what a step
@@ -13,6 +14,7 @@ mod facts;
 mod ids;
 pub mod kernels;
 mod point;
+pub mod policy;
 pub mod roofline;
 mod session;
 mod setup;
