@@ -44,7 +44,7 @@ impl EventSink for Sink {
 }
 
 /// An engine turned by hand, whose steps take `seconds(rows)`.
-fn engine(seconds: fn(usize) -> f64) -> (Engine, Handle, ManualClock) {
+fn engine(seconds: Pace) -> (Engine, Handle, ManualClock) {
     let clock = ManualClock::default();
     let mut options = SimOptions::new(512, SLOTS, 512, SLOTS * 16);
     let pace = clock.clone();
@@ -75,7 +75,7 @@ fn request(order: Order) -> Request {
 }
 
 /// Times of all tokens of each request.
-fn run(policy: Policy, requests: &[Asked], seconds: fn(usize) -> f64) -> Vec<Vec<f64>> {
+fn run(policy: Policy, requests: &[Asked], seconds: Pace) -> Vec<Vec<f64>> {
     let (mut engine, handle, clock) = engine(seconds);
     let mut dispatcher = Dispatcher::new(policy, requests, SLOTS);
     let (sender, notes) = channel();
@@ -144,6 +144,9 @@ fn compare(tokens: &[Vec<f64>], requests: &[Asked], outcome: &Outcome, what: &st
     );
 }
 
+/// Seconds of a step by its rows.
+type Pace = fn(usize) -> f64;
+
 fn constant(_: usize) -> f64 {
     1.0
 }
@@ -158,7 +161,7 @@ fn the_engine_serves_as_simulated() {
     let grid = Grid::of(Grid::axis(SLOTS), |decoding, starting| {
         Ok::<_, ()>(by_rows(decoding + starting * PROMPT))
     });
-    let costs: [(fn(usize) -> f64, StepCost); 2] = [
+    let costs: [(Pace, StepCost); 2] = [
         (constant, StepCost::Constant(1.0)),
         (by_rows, StepCost::Measured(grid.unwrap())),
     ];

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use ucuz_measure::bench::policy::REQUESTS_MAX;
+use ucuz_measure::bench::policy::{LENGTHS, REQUESTS_MAX};
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -21,14 +21,25 @@ enum Lengths {
     Bare(Vec<u32>),
 }
 
+/// The lengths of the file, or the default ones.
+///
+/// # Errors
+/// As [`read`], with the file's name.
+pub fn or_default(path: Option<&Path>) -> Result<Vec<u32>> {
+    let Some(path) = path else {
+        return Ok(LENGTHS.to_vec());
+    };
+    read(path).with_context(|| format!("cannot read lengths from {}", path.display()))
+}
+
 /// Reads the lengths.
 ///
 /// # Errors
 /// A file that is missing, too large, or holds something else.
-pub fn read(path: &Path) -> Result<Vec<u32>> {
+fn read(path: &Path) -> Result<Vec<u32>> {
     let mut text = String::new();
-    let file = File::open(path)?.take(FILE_BYTES_MAX + 1);
-    let bytes = { file }.read_to_string(&mut text)?;
+    let mut file = File::open(path)?.take(FILE_BYTES_MAX + 1);
+    let bytes = file.read_to_string(&mut text)?;
     ensure!(
         bytes as u64 <= FILE_BYTES_MAX,
         "the file has over {FILE_BYTES_MAX} bytes; give at most {REQUESTS_MAX} lengths"

@@ -8,6 +8,7 @@ mod engine;
 mod host;
 mod kernels;
 mod lengths_file;
+mod memory;
 mod model;
 mod output;
 mod policy;
@@ -25,6 +26,7 @@ use clap::Subcommand;
   ucuz bench engine model.gguf --only decode --contexts 16,1024 --json -
   ucuz bench cache smollm2 --lengths 16,64,256 --html cache.html
   ucuz bench policy smollm2 --only all-at-once
+  ucuz bench memory smollm2 --reserve 4096
   ucuz bench kernels --only linear --formats Q4_1,Q8_0
 
 Figures are medians of --repeat runs, with the smallest and the largest. Keep the machine quiet meanwhile.")]
@@ -41,6 +43,8 @@ enum What {
     Cache(cache::Args),
     /// Static against continuous batching of the same requests: simulated, and run for real
     Policy(policy::Args),
+    /// Users that the same KV memory holds: naive reservation against paged, computed and run for real
+    Memory(memory::Args),
     /// Each operation and number format against what the machine can do at most; needs no model
     Kernels(kernels::Args),
 }
@@ -54,6 +58,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         What::Engine(args) => engine::run(args),
         What::Cache(args) => cache::run(args),
         What::Policy(args) => policy::run(args),
+        What::Memory(args) => memory::run(args),
         What::Kernels(args) => kernels::run(args),
     }
 }

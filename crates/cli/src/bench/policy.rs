@@ -1,12 +1,12 @@
 //! `ucuz bench policy`: static against continuous batching.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ucuz_llm::{Clock, SystemClock};
-use ucuz_measure::bench::policy::{self, Arrivals, LENGTHS, Options, Workload};
+use ucuz_measure::bench::policy::{self, Arrivals, Options, Workload};
 
 use super::host::TerminalHost;
 use super::lengths_file;
@@ -92,8 +92,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn options(args: &Args) -> Result<Options> {
-    let lengths = args.lengths.as_deref().map(read);
-    let lengths = lengths.transpose()?.unwrap_or_else(|| LENGTHS.to_vec());
+    let lengths = lengths_file::or_default(args.lengths.as_deref())?;
     let has = |kind| args.only.is_empty() || args.only.contains(&kind);
     let mut arrivals = Vec::new();
     if has(Kind::AllAtOnce) {
@@ -111,10 +110,6 @@ fn options(args: &Args) -> Result<Options> {
         runs: usize::from(args.runs),
         repetitions: usize::from(args.repeat),
     })
-}
-
-fn read(path: &Path) -> Result<Vec<u32>> {
-    lengths_file::read(path).with_context(|| format!("cannot read lengths from {}", path.display()))
 }
 
 /// Parses a share of the capacity.

@@ -2,6 +2,7 @@
 //!
 //! - [`engine`]: prefill against prompt length, decode against context, throughput against batch.
 //! - [`cache`]: the same answers with and without the KV cache, and what each costs.
+//! - [`memory`]: users in the same KV memory, naive reservation against paged.
 //! - [`policy`]: static against continuous batching, simulated and run for real.
 //! - [`kernels`]: each operation of a queue against the roofline of its device; needs no model.
 //!
@@ -13,6 +14,7 @@ pub mod engine;
 mod facts;
 mod ids;
 pub mod kernels;
+pub mod memory;
 mod point;
 pub mod policy;
 pub mod roofline;
