@@ -52,7 +52,7 @@ fn real(options: SimOptions, pasts: &[usize]) -> Stats {
         handle.submit(request, Box::new(Deaf)).unwrap();
     }
     let mut peak = Stats::default();
-    for _ in 0..100 {
+    for _ in 0..3000 {
         engine.turn().unwrap();
         engine.check_integrity();
         let stats = handle.stats();

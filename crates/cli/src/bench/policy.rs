@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     seeds: u16,
     /// Real runs of each arrival and policy, with the first of these seeds; 0 only simulates
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     runs: u16,
     /// Runs of each measurement of step costs, after one to warm up
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]

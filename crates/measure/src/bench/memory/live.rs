@@ -12,8 +12,8 @@ use super::RealCount;
 use crate::Host;
 use crate::bench::ids::ids;
 
-/// Events after which the number of users counts as settled, for each user: several steps without a newcomer.
-const SETTLED: usize = 3;
+/// Events after which the number of users counts as settled, for each user: so many steps without a newcomer.
+const SETTLED: usize = 16;
 
 /// Tells of tokens and of failures.
 struct Bell(Sender<Option<String>>);
@@ -66,7 +66,10 @@ pub fn count(
 ) -> Result<RealCount> {
     host.begin("users", expected as u64);
     let (sender, bells) = channel();
-    let mut generations: Vec<Generation> = Vec::with_capacity(pasts.len());
+    let mut generations: Vec<Generation> = Vec::with_capacity(pasts.len() + 1);
+    // While one long step is under way everybody else can line up, so that the first of them come in together.
+    let opener = llm.info().context - 1;
+    generations.push(submit(llm, (pasts.len(), opener), &sender)?);
     for (user, &past) in pasts.iter().enumerate() {
         generations.push(submit(llm, (user, past), &sender)?);
     }
