@@ -1,9 +1,8 @@
 //! What the numbers mean, in words that follow from them.
 
+use super::PolicyResult;
 use super::arrivals::Arrivals;
-use super::compare::Side;
 use super::study::ScanPoint;
-use super::{PolicyResult, Real};
 
 /// What the article reports for its own model and machine: throughput, and "more than" this latency.
 const ARTICLE: (f64, f64) = (1.6, 10.0);
@@ -55,30 +54,4 @@ pub fn article(result: &PolicyResult) -> String {
          with a constant step cost padding is free.",
         ARTICLE.0, ARTICLE.1, ARTICLE.1
     )
-}
-
-/// What a run's time divides into, beside the simulation's.
-pub fn real(pair: &Real, tokens: u64) -> String {
-    let pairs = pair.real.sides.iter().zip(&pair.simulated.sides);
-    let part = |(real, simulated): (&Side, &Side)| {
-        format!(
-            "{} {:.0} steps of {:.2} ms (simulated {:.0} of {:.2})",
-            real.policy.name(),
-            real.steps,
-            step_ms(real, tokens),
-            simulated.steps,
-            step_ms(simulated, tokens),
-        )
-    };
-    let parts: Vec<String> = pairs.map(part).collect();
-    format!(
-        "{}, time through steps, waiting for arrivals included: {}.",
-        pair.real.arrivals.name(),
-        parts.join("; ")
-    )
-}
-
-/// The whole time through the steps.
-fn step_ms(side: &Side, tokens: u64) -> f64 {
-    tokens as f64 / side.tokens_per_s.value / side.steps * 1e3
 }
