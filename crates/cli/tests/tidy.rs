@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["engine", "text", "formats", "models", "tensor", "report"],
     ),
     ("serve", &["llm", "report"]),
-    ("measure", &["models", "formats", "report", "tensor"]),
+    ("measure", &["llm", "models", "formats", "report", "tensor"]),
     (
         "cli",
         &[

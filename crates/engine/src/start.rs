@@ -40,6 +40,21 @@ pub struct EngineConfig {
     pub cache_listener: Option<Box<dyn CacheListener>>,
 }
 
+impl EngineConfig {
+    /// One step in flight, no prefix shared, every step filled, nothing refused but for want of one of `max_waiting` places.
+    pub fn plain(max_waiting: usize) -> Self {
+        Self {
+            max_waiting,
+            max_prompt_tokens: usize::MAX,
+            first_token_within: None,
+            depth: 1,
+            prefix_key: None,
+            step_target: None,
+            cache_listener: None,
+        }
+    }
+}
+
 impl Engine {
     /// Starts the engine on its own thread.
     ///

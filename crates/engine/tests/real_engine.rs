@@ -95,13 +95,8 @@ impl World {
         };
         let runner = ModelRunner::new(&backend, model, RunnerOptions { limits, blocks }).unwrap();
         let config = EngineConfig {
-            max_waiting: 64,
-            max_prompt_tokens: usize::MAX,
-            first_token_within: None,
-            depth: 1,
             prefix_key: self.prefix_key,
-            step_target: None,
-            cache_listener: None,
+            ..EngineConfig::plain(64)
         };
         Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap()
     }

@@ -32,8 +32,9 @@ pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
 pub use scope::{SALT_BYTES_MAX, cache_scope};
 pub use ucuz_engine::{
-    BlockHash, CacheEvent, CacheListener, CacheScope, Closed, Event, EventSink, FailureKind,
+    BlockHash, CacheEvent, CacheListener, CacheScope, Clock, Closed, Event, EventSink, FailureKind,
     FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
-    RequestClass, Stats, StepCost, StepShape, TenantId, Usage,
+    RequestClass, Stats, StepCost, StepShape, SystemClock, TenantId, Usage, plan_blocks,
+    sequence_blocks,
 };
 pub use ucuz_text::{Content, Message};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::ReportError;
 use crate::html::escape;
-use crate::plot::Plot;
+use crate::plot::{Bars, Gantt, Plot};
 use crate::table::Table;
 
 /// Characters of a line of words on a terminal.
@@ -39,6 +39,10 @@ pub enum Block {
     Table(Table),
     /// A picture; text leaves it out.
     Plot(Plot),
+    /// Who held which lane when; text leaves it out.
+    Gantt(Gantt),
+    /// Numbers as bars; text leaves it out.
+    Bars(Bars),
 }
 
 /// Blocks under a heading.
@@ -81,7 +85,7 @@ impl Document {
                 let _ = match block {
                     Block::Paragraph(text) => writeln!(out, "\n{}", wrapped(text)),
                     Block::Table(table) => write!(out, "\n{}", table.to_text()),
-                    Block::Plot(_) => Ok(()),
+                    Block::Plot(_) | Block::Gantt(_) | Block::Bars(_) => Ok(()),
                 };
             }
         }
@@ -137,12 +141,15 @@ fn block_html(block: &Block) -> Result<String, ReportError> {
     Ok(match block {
         Block::Paragraph(text) => format!("<p>{}</p>\n", escape(text)),
         Block::Table(table) => table.to_html(),
-        Block::Plot(plot) => format!(
-            "<figure role=\"img\" aria-label=\"{}\">\n{}</figure>\n",
-            escape(&plot.title),
-            plot.to_svg()?
-        ),
+        Block::Plot(plot) => figure(&plot.title, &plot.to_svg()?),
+        Block::Gantt(gantt) => figure(&gantt.title, &gantt.to_svg()?),
+        Block::Bars(bars) => figure(&bars.title, &bars.to_svg()?),
     })
+}
+
+fn figure(title: &str, svg: &str) -> String {
+    let title = escape(title);
+    format!("<figure role=\"img\" aria-label=\"{title}\">\n{svg}</figure>\n")
 }
 
 #[cfg(test)]

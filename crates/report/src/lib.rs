@@ -1,7 +1,7 @@
 //! Floor 0: every number's clothes.
 //!
-//! Statistics: [`Spread`] of repeated measurements, [`PowerLaw`] fits, [`Interval`]s of shares, [`Quantile`]s with intervals, [`Divergence`] between two
-//! models over a text. Clothes: [`Table`]s, [`Plot`]s and the [`Document`] that holds them, as text and as one HTML page.
+//! Statistics: [`Spread`] of repeated measurements, [`PowerLaw`] fits, [`Interval`]s of shares and means, [`Quantile`]s with intervals, [`Divergence`]
+//! between two models over a text. Clothes: [`Table`]s, [`Plot`]s, [`Gantt`]s, [`Bars`] and the [`Document`] that holds them, as text and as one HTML page.
 //!
 //! Pure functions of numbers; no files, no models, no clock. Anyone may use it.
 
@@ -20,7 +20,9 @@ pub use divergence::{Divergence, DivergenceSummary, TokenDivergence};
 pub use document::{Block, Document, Fact, Section};
 pub use error::ReportError;
 pub use interval::{Interval, Quantile};
-pub use plot::{Axis, Mark, Plot, Point, SERIES_MAX, Scale, Series};
+pub use plot::{
+    Axis, BarGroup, Bars, Gantt, Lane, Mark, Plot, Point, SERIES_MAX, Scale, Series, Stay,
+};
 pub use power_law::PowerLaw;
 pub use spread::Spread;
 pub use table::{Cell, Column, Table};

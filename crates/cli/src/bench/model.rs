@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::RangedU64ValueParser;
 use ucuz_cpu::detect;
 use ucuz_formats::Checkpoint;
-use ucuz_measure::Provenance;
+use ucuz_llm::{Llm, LlmOptions, Scheduling};
 use ucuz_measure::bench::{ModelFacts, Setup};
+use ucuz_measure::{Host, Provenance};
 use ucuz_tensor::Backend;
 
 use super::output::OutputArgs;
@@ -30,6 +31,19 @@ pub struct ModelBenchArgs {
     pub output: OutputArgs,
     #[command(flatten)]
     pub engine: ModelArgs,
+}
+
+/// How many requests an engine is loaded for.
+#[derive(Debug, Clone, Copy)]
+pub struct LlmSizes {
+    /// Requests that run at once.
+    pub sequences: usize,
+    /// Requests that may wait.
+    pub waiting: usize,
+    /// Tokens of one request; as many as the memory holds when absent.
+    pub context: Option<usize>,
+    /// Bytes of keys and values.
+    pub kv_memory_bytes: u64,
 }
 
 /// Files and backend of a bench.
@@ -75,6 +89,35 @@ impl BenchModel {
             logit_rows: ucuz_llm::LOGIT_ROWS,
             kv_memory_bytes: args.kv_memory.map_or(available / 2, |size| size.0),
         })
+    }
+
+    /// Loads the model with its engine.
+    ///
+    /// # Errors
+    /// A damaged or unsupported file, memory.
+    pub fn llm(&self, setup: &Setup<'_>, sizes: LlmSizes, host: &mut dyn Host) -> Result<Llm> {
+        let checkpoint = &self.checkpoint;
+        let what = format!("loading {} with its engine", checkpoint.name);
+        host.begin(&what, checkpoint.file_bytes());
+        let options = LlmOptions {
+            name: checkpoint.name.clone(),
+            kv_dtype: setup.kv_dtype,
+            weights: setup.weights,
+            context: sizes.context,
+            max_sequences: sizes.sequences,
+            step_rows: setup.step_rows,
+            kv_memory_bytes: Some(sizes.kv_memory_bytes),
+            available_memory_bytes: setup.kv_memory_bytes,
+            max_waiting: sizes.waiting,
+            // Prompts differ and every step is filled: what is measured is batching alone.
+            scheduling: Scheduling::default(),
+        };
+        let backend = Arc::clone(&self.backend);
+        let llm = Llm::load(checkpoint, backend, options, &mut |bytes| {
+            host.advance(bytes)
+        });
+        host.end();
+        Ok(llm?)
     }
 
     /// What the result says of itself.

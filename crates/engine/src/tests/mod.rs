@@ -89,13 +89,9 @@ impl Receiver {
 
 fn config(max_waiting: usize, depth: usize) -> EngineConfig {
     EngineConfig {
-        max_waiting,
-        max_prompt_tokens: usize::MAX,
-        first_token_within: None,
         depth,
         prefix_key: Some([5; 16]),
-        step_target: None,
-        cache_listener: None,
+        ..EngineConfig::plain(max_waiting)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! - [`engine`]: prefill against prompt length, decode against context, throughput against batch.
 //! - [`cache`]: the same answers with and without the KV cache, and what each costs.
+//! - [`memory`]: users in the same KV memory, naive reservation against paged.
+//! - [`policy`]: static against continuous batching, simulated and run for real.
 //! - [`kernels`]: each operation of a queue against the roofline of its device; needs no model.
 //!
 //! Shared by the first two: [`Setup`] (a model on a backend), `session` (sequences fed straight to the runner), [`work`] (what a step
@@ -12,7 +14,9 @@ pub mod engine;
 mod facts;
 mod ids;
 pub mod kernels;
+pub mod memory;
 mod point;
+pub mod policy;
 pub mod roofline;
 mod session;
 mod setup;

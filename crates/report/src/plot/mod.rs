@@ -1,9 +1,14 @@
-//! Line plots: what is drawn. `svg.rs` draws it, `axis.rs` knows scales and ticks.
+//! Pictures. Line plots: what is drawn is here, `svg.rs` draws it, `axis.rs` knows scales and ticks. In files of their own:
+//! `gantt.rs` (who held which lane when), `bars.rs` (a few numbers beside each other).
 
 mod axis;
+mod bars;
+mod gantt;
 mod svg;
 
 pub use axis::{Axis, Scale};
+pub use bars::{BarGroup, Bars};
+pub use gantt::{Gantt, Lane, Stay};
 
 use crate::ReportError;
 use crate::spread::Spread;

@@ -19,7 +19,7 @@ use crate::ReportError;
 const SIZE: (u32, u32) = (760, 420);
 /// Line, dot and bar colours, in order: distinct for the colour-blind as well (Okabe and Ito's palette without black, its
 /// blue lighter for dark screens).
-const COLOURS: [RGBColor; SERIES_MAX] = [
+pub(super) const COLOURS: [RGBColor; SERIES_MAX] = [
     RGBColor(46, 134, 193),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -28,8 +28,8 @@ const COLOURS: [RGBColor; SERIES_MAX] = [
     RGBColor(230, 159, 0),
 ];
 /// Grid lines; a page's style sheet knows this colour as `#D0D0D0`.
-const GRID: RGBColor = RGBColor(0xD0, 0xD0, 0xD0);
-const FONT: &str = "sans-serif";
+pub(super) const GRID: RGBColor = RGBColor(0xD0, 0xD0, 0xD0);
+pub(super) const FONT: &str = "sans-serif";
 const DOT_RADIUS: i32 = 3;
 /// Half the width of an error bar's caps, as a share of the axis.
 const CAP: f64 = 0.004;
@@ -72,7 +72,7 @@ pub fn draw(plot: &Plot) -> Result<String, ReportError> {
     Ok(svg)
 }
 
-fn failed(error: impl std::fmt::Display) -> ReportError {
+pub(super) fn failed(error: impl std::fmt::Display) -> ReportError {
     ReportError::Drawing {
         why: error.to_string(),
     }
@@ -89,15 +89,20 @@ fn frame(plot: &Plot) -> Option<Frame> {
 
 /// A transformed axis: linear, with ticks where [`super::Scale::ticks`] wants them.
 #[derive(Clone)]
-struct Coordinate {
+pub(super) struct Coordinate {
     low: f64,
     high: f64,
     ticks: Vec<f64>,
 }
 
 impl Coordinate {
-    fn new(axis: &Axis, (low, high): (f64, f64)) -> Self {
+    pub(super) fn new(axis: &Axis, (low, high): (f64, f64)) -> Self {
         let ticks = axis.scale.ticks(low, high);
+        Self { low, high, ticks }
+    }
+
+    /// With ticks at places of one's own.
+    pub(super) fn at((low, high): (f64, f64), ticks: Vec<f64>) -> Self {
         Self { low, high, ticks }
     }
 }

@@ -201,13 +201,8 @@ fn llm(setup: &Setup, gate: &Gate) -> (Llm, SimControl) {
     }
     let (runner, control) = SimRunner::new(options);
     let config = EngineConfig {
-        max_waiting: setup.waiting,
-        max_prompt_tokens: usize::MAX,
-        first_token_within: None,
-        depth: 1,
         prefix_key: Some([3; 16]),
-        step_target: None,
-        cache_listener: None,
+        ..EngineConfig::plain(setup.waiting)
     };
     let handle = Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap();
     let tokens = TemplateTokens::new(Arc::clone(&tokenizer));
