@@ -3,12 +3,14 @@
 #   scripts/accept.sh 1          500 vanishing clients twice, start-up times, fuzz targets 60 s each
 #   OTHER=http://127.0.0.1:8080/v1 scripts/accept.sh 1      also speed beside another server of the same model
 #   scripts/accept.sh 2          exactness and accuracy of every layout on the real models, the benches with their pages, load time, peak memory
+#   scripts/accept.sh 3          random lives and faults in their long form, 1,000 prompts run in every way, fairness, overload, half an hour of load,
+#                                memory against the plan, shared beginnings, static and continuous batches, users in the same memory; two hours
 #   MODELS="a.gguf b.gguf" scripts/accept.sh 2              also benches and memory of these
 #   CHROMIUM=chromium scripts/accept.sh 2                   also opens the pages in a browser without a window and keeps pictures
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-}
-[[ $part == 1 || $part == 2 ]] || { echo "parts: 1, 2" >&2; exit 2; }
+[[ $part =~ ^[123]$ ]] || { echo "parts: 1, 2, 3" >&2; exit 2; }
 UCUZ_TEST_MODELS=$(scripts/models.sh)
 smollm2=$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf
 cargo build --release --quiet
@@ -81,6 +83,43 @@ print((sizes["serving"]["bytes_before_kv"] + kv) >> 10)')
       echo "picture: ${page%.html}.png"
     done
   fi
+  exit ${failed:-0}
+fi
+
+if [[ $part == 3 ]]; then
+  out=${OUT:-target/accept3} failed=
+  mkdir -p "$out"
+  echo "== random lives of the engine and the block pool, long form"
+  UCUZ_ACCEPT=1 cargo test --quiet --release -p ucuz-engine --lib -- --nocapture what_is_found books_balance || failed=1
+  echo "== faults put in on purpose"
+  python3 scripts/sabotage.py || failed=1
+  echo "== the same greedy answers however the server is run"
+  python3 scripts/clients/same.py "$ucuz" "$smollm2" || failed=1
+  for scene in fair overload soak; do
+    echo "== $scene"
+    python3 scripts/clients/stand.py "$ucuz" "$smollm2" $scene || failed=1
+  done
+  echo "== a world that breaks"
+  python3 scripts/clients/kill.py "$ucuz" "$smollm2" || failed=1
+  for model in "$smollm2" "$UCUZ_TEST_MODELS/gemma-3-270m.Q4_K_M.gguf" "$UCUZ_TEST_MODELS/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf"; do
+    echo "== peak memory against the plan: $(basename "$model")"
+    python3 scripts/clients/worst.py "$ucuz" "$model" || failed=1
+  done
+  for shared in 50 512; do
+    for flag in "" --no-prefix-cache; do
+      # shellcheck disable=SC2086
+      serve --kv-memory 1GiB --max-sequences 16 $flag
+      for concurrency in 1 8 16; do
+        echo "== $shared shared tokens, ${flag:-with prefix cache}, $concurrency at once"
+        "$ucuz" bench serve "http://$address" --concurrency $concurrency --requests $((concurrency == 1 ? 6 : 3 * concurrency)) \
+          --prompt-tokens 1024 --shared-tokens "$shared" --output-tokens 128 --seed $((shared + concurrency)) | grep -E '^(TTFT|ITL) .*p(50|95)|^ *[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9.]+$|from cache'
+      done
+      stop
+    done
+  done
+  echo "== static and continuous batches; users in the same memory"
+  "$ucuz" bench policy "$smollm2" --json "$out/policy.json" --html "$out/policy.html"
+  "$ucuz" bench memory "$smollm2" --json "$out/memory.json" --html "$out/memory.html"
   exit ${failed:-0}
 fi
 

@@ -97,6 +97,14 @@ kill -TERM "$server"
 wait "$server"
 server=
 
+say "the same answers however the server is run"
+python3 scripts/clients/same.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --prompts 40 --new 16 | tee "$log/same"
+count "$log/same"
+
+say "a world that breaks"
+python3 scripts/clients/kill.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/kill"
+count "$log/kill"
+
 say "fuzz targets, 10 s each"
 scripts/fuzz.sh 10 2>&1 | tee "$log/fuzz" | tail -20
 count "$log/fuzz"

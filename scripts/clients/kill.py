@@ -229,3 +229,4 @@ chosen = [scene for scene in scenes if args.scene in (None, scene.__name__)]
 wrong = [scene.__name__ for scene in chosen if not scene()]
 if wrong:
     sys.exit(f"wrong: {', '.join(wrong)}")
+print(f"{len(chosen)} passed, 0 failed")

@@ -107,13 +107,14 @@ def overload():
     server = Server("--kv-memory", "1GiB", "--max-sequences", "32", "--slo-ttft", "6000")
     closed, _ = server.load("--concurrency", 32, "--requests", 300, *shape).result()
     capacity = closed["validity"]["rates"]["completed_per_s"]
-    normal = server.load("--concurrency", 1, "--requests", 10, *shape).result()[0]["latency"]["ttft_s"]["p50"]["value"]
+    normal = server.load("--concurrency", 1, "--requests", 10, "--seed", 2, *shape).result()[0]["latency"]["ttft_s"]["p50"]["value"]
     seconds = args.seconds or 300
     print(f"capacity {capacity:.1f} requests a second, TTFT alone {normal:.3f} s; now {10 * capacity:.0f} a second for {seconds} s")
-    result, records = server.load("--poisson", 10 * capacity, "--duration", seconds, "--max-in-flight", 4096, *shape).result()
+    result, records = server.load("--seed", 3, "--poisson", 10 * capacity, "--duration", seconds, "--max-in-flight", 4096, *shape).result()
     ended = time.monotonic()
     while True:
-        first = server.load("--concurrency", 1, "--requests", 1, "--warm-up", 0, *shape).result()[0]["latency"]["ttft_s"]["max"]
+        seed = int(1000 * (time.monotonic() - ended)) + 4
+        first = server.load("--concurrency", 1, "--requests", 1, "--warm-up", 0, "--seed", seed, *shape).result()[0]["latency"]["ttft_s"]["max"]
         if first is not None and first <= 2 * normal + 0.05:
             break
         if time.monotonic() - ended > 60:

@@ -23,7 +23,8 @@ pub(crate) async fn attach(State(app): State<Arc<App>>, request: Request, next: 
     let id = given(request.headers()).unwrap_or_else(|| app.new_id("req-"));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     // Of the highest level, so that every line about this request carries the id.
-    let span = tracing::error_span!("request", %id, %method, path);
+    let trace = trace_id(request.headers());
+    let span = tracing::error_span!("request", %id, trace, %method, path);
     let began = Instant::now();
     let mut response = match check_head(&request, app.options.limits.header_bytes) {
         Ok(()) => next.run(request).instrument(span.clone()).await,
@@ -59,6 +60,28 @@ fn check_head(request: &Request, limit: usize) -> Result<(), ApiError> {
     Err(ApiError::new(status, "headers_too_large", message))
 }
 
+/// The id of the trace that this request is part of, for whoever joins logs.
+///
+/// Source: W3C Trace Context, section 3.2: `version-trace_id-parent_id-flags`, in lower-case hexadecimal digits.
+fn trace_id(headers: &HeaderMap) -> Option<&str> {
+    let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
+    let version = parts
+        .next()
+        .filter(|text| is_hex(text, 2) && *text != "ff")?;
+    let trace = parts.next().filter(|text| is_hex(text, 32))?;
+    let parent = parts.next().filter(|text| is_hex(text, 16))?;
+    let has_flags = parts.next().is_some_and(|text| is_hex(text, 2));
+    // Later versions may have more parts.
+    let is_whole = has_flags && (version != "00" || parts.next().is_none());
+    let is_zero = |text: &str| text.bytes().all(|byte| byte == b'0');
+    (is_whole && !is_zero(trace) && !is_zero(parent)).then_some(trace)
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == digits && text.bytes().all(is_digit)
+}
+
 /// The client's id, if it cannot disturb a log or a header.
 fn given(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(REQUEST_ID)?.to_str().ok()?;
@@ -70,6 +93,29 @@ fn given(headers: &HeaderMap) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_is_known_by_its_whole_header() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let cases = [
+            (format!("00-{trace}-b7ad6b7169203331-01"), true),
+            (format!("01-{trace}-b7ad6b7169203331-01-more"), true),
+            (format!("00-{trace}-b7ad6b7169203331-01-more"), false),
+            (format!("ff-{trace}-b7ad6b7169203331-01"), false),
+            (format!("00-{trace}-0000000000000000-01"), false),
+            (
+                format!("00-{}-b7ad6b7169203331-01", trace.to_uppercase()),
+                false,
+            ),
+            (format!("00-{trace}-b7ad6b7169203331"), false),
+        ];
+        for (header, is_good) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert("traceparent", HeaderValue::from_str(&header).unwrap());
+            let expected = is_good.then_some(trace);
+            assert_eq!(trace_id(&headers), expected, "{header}");
+        }
+    }
 
     #[test]
     fn only_harmless_ids_are_taken_from_a_client() {
