@@ -95,7 +95,7 @@ pub struct ModelArgs {
     /// What becomes of the stored formats of projections; w8a8 is for speed, it makes the answers less exact
     #[arg(long, value_enum, default_value = "as-stored")]
     pub on_load: OnLoadName,
-    /// Tokens computed in one step [default: 512, and while somebody gets tokens as many as take 0.2 s by what steps took so far]
+    /// Tokens computed in one step [default: 512, and while somebody gets tokens as many as take 0.2 s, measured at start and ever after]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub max_step_tokens: Option<u16>,
     #[command(flatten)]
@@ -157,6 +157,8 @@ impl BatchArgs {
             max_prompt_tokens: Some(self.max_prompt_tokens as usize),
             first_token_within: self.slo_ttft.map(|ms| Duration::from_millis(ms.into())),
             prefix_key: (!self.no_prefix_cache).then_some(key),
+            // A person at a terminal waits for the first answer, not for a forecast.
+            warm_up: self.max_sequences > 1,
             ..Scheduling::default()
         })
     }

@@ -25,6 +25,9 @@ use crate::store::Resolved;
 /// Threads that speak HTTP; few, since the cores belong to the kernels.
 const SERVER_THREADS: usize = 2;
 
+/// Time that the step under way gets to end once all is over.
+const LAST_STEP: Duration = Duration::from_secs(10);
+
 /// Holds the one key of all clients; a flag would show it to everybody on the machine.
 const KEY_VARIABLE: &str = "UCUZ_API_KEY";
 
@@ -130,7 +133,14 @@ fn exit(llm: &Llm, ending: &Ending, stall_exit: u64) -> ExitCode {
     match ending {
         Ending::Asked => {
             llm.shutdown();
-            llm.join();
+            let began = Instant::now();
+            while !llm.has_ended() {
+                if began.elapsed() > LAST_STEP {
+                    note!("error: the engine does not end");
+                    return ExitCode::from(Ending::Stalled.exit_code());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         Ending::Died(why) => note!("error: the engine died: {why}"),
         // Its thread may never come back; the end of the process is its end.

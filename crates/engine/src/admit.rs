@@ -17,6 +17,9 @@ use ucuz_tensor::cache::BLOCK_TOKENS;
 /// Most sequences that are passed over in one step because their prefix is being computed.
 const PASSED_MAX: usize = 64;
 
+/// Weight of one more request in the share of prompts that is found cached.
+const SHARE_WEIGHT: f64 = 0.1;
+
 /// What may be done with the next waiting sequence.
 enum Verdict {
     /// Run it with this many whole blocks from the cache.
@@ -71,17 +74,22 @@ impl Scheduler {
             {
                 return Verdict::Run(blocks);
             }
+            let would_help = self.could_fit(sequences, candidate, blocks);
             match sequences.fair_victim(candidate.tenant()) {
-                Some(victim) => self.preempt(sequences, victim, plan),
-                None => return Verdict::Stop,
+                Some(victim) if would_help => self.preempt(sequences, victim, plan),
+                _ => return Verdict::Stop,
             }
         }
     }
 
     /// Gives a waiting sequence a slot and the first `blocks` blocks of its prefix.
     fn start(&mut self, sequences: &mut Sequences, next: u64, blocks: usize) {
-        let (Some(mut sequence), Some(slot)) = (sequences.take_to_run(next), self.free_slots.pop())
-        else {
+        let (taken, slot) = (sequences.take_to_run(next), self.free_slots.pop());
+        assert!(
+            taken.is_some() && slot.is_some(),
+            "both were there when judged"
+        );
+        let (Some(mut sequence), Some(slot)) = (taken, slot) else {
             return;
         };
         sequence.slot = Some(slot);
@@ -102,6 +110,8 @@ impl Scheduler {
         if self.hasher.is_some() {
             self.totals.prefix_queries += sequence.prompt_len() as u64;
             self.totals.prefix_hits += cached as u64;
+            let share = cached as f64 / sequence.prompt_len() as f64;
+            self.cached_share += SHARE_WEIGHT * (share - self.cached_share);
         }
     }
 
@@ -167,6 +177,19 @@ impl Scheduler {
                     && s.progress.published < end
                     && end <= s.progress.known
             })
+    }
+
+    /// Whether `next` would fit if all others but the oldest and those of its own tenant gave up their blocks.
+    fn could_fit(&self, sequences: &Sequences, next: &Sequence, cached: usize) -> bool {
+        let victims = sequences.running.iter().skip(1);
+        let victims = victims.filter(|s| s.tenant() != next.tenant());
+        let mut groups = self.groups.iter().enumerate();
+        groups.all(|(index, group)| {
+            let holds = |s: &Sequence| s.tables[index].len() - s.behind[index];
+            let held: usize = victims.clone().map(holds).sum();
+            let whole = sequence_blocks(group, next.progress.known + 1, self.limits.step_rows);
+            whole.saturating_sub(cached) <= self.pool.num_available(index) + held
+        })
     }
 
     /// Whether all known tokens of `next` beyond its first `cached` blocks, one more block of everybody and what the running

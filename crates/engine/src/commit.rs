@@ -244,7 +244,13 @@ impl Scheduler {
     fn end(&mut self, mut sequence: Sequence, end: End) {
         self.strip(&mut sequence);
         self.door.leave(sequence.prompt_len());
-        self.learn_length(sequence.output_len());
+        let is_whole = matches!(
+            end,
+            End::Finished(_) | End::Closed(CloseReason::StopString { .. })
+        );
+        if is_whole && sequence.output_len() > 0 {
+            self.learn_length(sequence.output_len());
+        }
         sequence.usage.total_ms = self.ms_since(sequence.submitted_at);
         if sequence.output_len() > 0 {
             let whole = self.now.saturating_sub(sequence.submitted_at);

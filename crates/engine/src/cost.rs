@@ -53,21 +53,17 @@ impl StepCost {
     }
 }
 
-/// The steps that were observed, as sums.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CostFit {
+/// Sums over steps, the older ones counting less.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
     /// Σ x xᵀ / t², for the features x and the time t.
     products: [[f64; 4]; 4],
     /// Σ x / t.
     sums: [f64; 4],
 }
 
-impl CostFit {
-    /// Takes in one step; one that took no time tells nothing.
-    pub(crate) fn observe(&mut self, shape: StepShape, seconds: f64) {
-        if seconds <= 0.0 {
-            return;
-        }
+impl Sums {
+    fn observe(&mut self, shape: StepShape, seconds: f64) {
         let x = shape.features().map(|feature| feature / seconds);
         for (row, &a) in self.products.iter_mut().zip(&x) {
             for (cell, &b) in row.iter_mut().zip(&x) {
@@ -77,6 +73,31 @@ impl CostFit {
         for (sum, &a) in self.sums.iter_mut().zip(&x) {
             *sum = *sum * MEMORY + a;
         }
+    }
+}
+
+/// The steps that were observed: those that only generate, and those that also compute prompts. Each kind is forgotten by
+/// its own, so an hour of generating does not wipe out what a prompt costs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CostFit {
+    kinds: [Sums; 2],
+}
+
+impl CostFit {
+    /// Takes in one step; one that took no time tells nothing.
+    pub(crate) fn observe(&mut self, shape: StepShape, seconds: f64) {
+        if seconds > 0.0 {
+            let has_prompt = shape.rows > shape.reads;
+            self.kinds[usize::from(has_prompt)].observe(shape, seconds);
+        }
+    }
+
+    fn product(&self, i: usize, j: usize) -> f64 {
+        self.kinds.iter().map(|kind| kind.products[i][j]).sum()
+    }
+
+    fn sum(&self, i: usize) -> f64 {
+        self.kinds.iter().map(|kind| kind.sums[i]).sum()
     }
 
     /// The prices that explain the observed steps best.
@@ -105,13 +126,13 @@ impl CostFit {
         for i in 0..4 {
             for j in 0..4 {
                 system[i][j] = if used[i] && used[j] {
-                    self.products[i][j]
+                    self.product(i, j)
                 } else {
                     0.0
                 };
             }
-            system[i][4] = if used[i] { self.sums[i] } else { 0.0 };
-            system[i][i] += self.products[i][i] * 1e-6 + f64::MIN_POSITIVE;
+            system[i][4] = if used[i] { self.sum(i) } else { 0.0 };
+            system[i][i] += self.product(i, i) * 1e-6 + f64::MIN_POSITIVE;
             if !used[i] {
                 system[i][i] = 1.0;
             }
@@ -188,6 +209,22 @@ mod tests {
         let large = cost.seconds(shape(512, 1, 131_000));
         assert!((small - 0.008).abs() < 1e-3, "{small}");
         assert!(large > 0.15, "{large}");
+    }
+
+    #[test]
+    fn an_hour_of_generating_leaves_what_a_prompt_costs() {
+        let mut fit = CostFit::default();
+        fit.observe(shape(64, 1, 2080), 0.034);
+        fit.observe(shape(512, 1, 131_000), 0.260);
+        for i in 0..100_000usize {
+            let sequences = 1 + i % 4;
+            fit.observe(
+                shape(sequences, sequences, sequences * 300),
+                0.006 + 0.002 * sequences as f64,
+            );
+        }
+        let large = fit.cost().seconds(shape(400, 1, 80_000));
+        assert!((0.15..0.26).contains(&large), "{large}");
     }
 
     #[test]

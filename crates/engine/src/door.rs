@@ -1,6 +1,7 @@
 //! Who may come in: places and tokens, counted by those who submit and by the engine thread.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Counts of what is inside, and of what was refused. Shared by handles and the engine thread.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub(crate) struct Door {
     inbox_requests: AtomicUsize,
     /// Their prompt tokens.
     inbox_tokens: AtomicUsize,
+    /// When the oldest of them came at the latest, ns on the engine's clock.
+    inbox_since_ns: AtomicU64,
     /// Refused because all places were taken.
     refused_full: AtomicU64,
     /// Refused because their prompt did not fit beside the others.
@@ -43,7 +46,12 @@ pub(crate) enum Shut {
 
 impl Door {
     /// Takes a place for a prompt of `tokens`, within `places` requests and `room` tokens. A request alone always fits.
-    pub(crate) fn enter(&self, tokens: usize, places: usize, room: usize) -> Result<(), Shut> {
+    pub(crate) fn enter(
+        &self,
+        tokens: usize,
+        (places, room): (usize, usize),
+        now: Duration,
+    ) -> Result<(), Shut> {
         let take = |inside: usize| (inside < places).then_some(inside + 1);
         if let Err(inside) = update(&self.requests, take) {
             self.refused_full.fetch_add(1, Ordering::Relaxed);
@@ -58,13 +66,17 @@ impl Door {
             self.refused_tokens.fetch_add(1, Ordering::Relaxed);
             return Err(Shut::Tokens(inside));
         }
-        self.inbox_requests.fetch_add(1, Ordering::AcqRel);
+        if self.inbox_requests.fetch_add(1, Ordering::AcqRel) == 0 {
+            // 584 years fit.
+            let ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+            self.inbox_since_ns.store(ns, Ordering::Release);
+        }
         self.inbox_tokens.fetch_add(tokens, Ordering::AcqRel);
         Ok(())
     }
 
-    /// The requests inside when none of `places` is left; counts as a refusal.
-    pub(crate) fn is_full(&self, places: usize) -> Option<usize> {
+    /// The requests inside when none of `places` is left, which counts as a refusal.
+    pub(crate) fn refuse_when_full(&self, places: usize) -> Option<usize> {
         let inside = self.requests.load(Ordering::Acquire);
         (inside >= places).then(|| {
             self.refused_full.fetch_add(1, Ordering::Relaxed);
@@ -95,6 +107,13 @@ impl Door {
         (requests, self.inbox_tokens.load(Ordering::Acquire))
     }
 
+    /// Since when there are such; `None` while there are none.
+    pub(crate) fn inbox_since(&self) -> Option<Duration> {
+        let has_some = self.inbox_requests.load(Ordering::Acquire) > 0;
+        let since = self.inbox_since_ns.load(Ordering::Acquire);
+        has_some.then(|| Duration::from_nanos(since))
+    }
+
     pub(crate) fn refusals(&self) -> Refusals {
         Refusals {
             full: self.refused_full.load(Ordering::Relaxed),
@@ -112,17 +131,19 @@ fn update(count: &AtomicUsize, change: impl FnMut(usize) -> Option<usize>) -> Re
 mod tests {
     use super::*;
 
+    const NOW: Duration = Duration::from_secs(7);
+
     #[test]
     fn places_and_tokens_are_given_back_and_nobody_is_too_large_alone() {
         let door = Door::default();
-        assert_eq!(door.enter(100, 2, 50), Ok(()));
-        assert_eq!(door.enter(1, 2, 50), Err(Shut::Tokens(100)));
+        assert_eq!(door.enter(100, (2, 50), NOW), Ok(()));
+        assert_eq!(door.enter(1, (2, 50), NOW), Err(Shut::Tokens(100)));
         door.seen(100);
         door.leave(100);
-        assert_eq!(door.enter(20, 2, 50), Ok(()));
-        assert_eq!(door.enter(30, 2, 50), Ok(()));
-        assert_eq!(door.enter(1, 2, 50), Err(Shut::Requests(2)));
-        assert_eq!(door.inbox(), (2, 50));
+        assert_eq!(door.enter(20, (2, 50), NOW), Ok(()));
+        assert_eq!(door.enter(30, (2, 50), NOW), Ok(()));
+        assert_eq!(door.enter(1, (2, 50), NOW), Err(Shut::Requests(2)));
+        assert_eq!((door.inbox(), door.inbox_since()), ((2, 50), Some(NOW)));
         let refusals = door.refusals();
         assert_eq!((refusals.full, refusals.tokens, refusals.late), (1, 1, 0));
     }

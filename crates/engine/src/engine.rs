@@ -51,6 +51,7 @@ pub struct Engine {
     pub(crate) slow_step: Duration,
     pub(crate) published: Published,
     pub(crate) listener: Option<Box<dyn CacheListener>>,
+    pub(crate) warms_up: bool,
     pub(crate) is_draining: bool,
 }
 
@@ -69,6 +70,9 @@ impl Engine {
     }
 
     fn turn_until_ended(&mut self) -> Result<(), TensorError> {
+        if self.warms_up {
+            self.warm_up()?;
+        }
         loop {
             match self.turn()? {
                 Turn::Worked => {}
@@ -162,6 +166,7 @@ impl Engine {
         match self.runner.wait(ticket) {
             Ok(sampled) => {
                 self.measure(plan.shape(), started);
+                self.scheduler.latencies.step.observe(self.last_step);
                 self.scheduler.commit(&mut self.sequences, &plan, sampled);
             }
             Err(error) => self.fail(&plan, error)?,

@@ -11,7 +11,7 @@ use crate::cost::{StepCost, StepShape};
 pub struct Load {
     /// Prices of steps.
     pub cost: StepCost,
-    /// Requests that can run at once.
+    /// Requests of the usual size that can run at once, by slots and by KV blocks.
     pub slots: usize,
     /// Requests that run.
     pub running: usize,
@@ -72,10 +72,17 @@ impl Load {
 
     /// Seconds from now to the first token of `newcomer`.
     pub(crate) fn first_token_s(&self, newcomer: Newcomer) -> f64 {
+        let own = self.uncached(newcomer.prompt).max(1);
+        // Its last token sees all others, its first none.
+        let looks_back = own as f64 * newcomer.prompt as f64 / 2.0 * self.cost.attended_s;
+        looks_back + self.wait_s(newcomer, own)
+    }
+
+    /// Its wait for others and for its own `own` rows, their attention left out.
+    fn wait_s(&self, newcomer: Newcomer, own: usize) -> f64 {
         let fair = newcomer.own_waiting * newcomer.tenants.max(1);
         let ahead = self.waiting.min(fair);
         let free = self.slots.saturating_sub(self.running);
-        let own = self.uncached(newcomer.prompt).max(1);
         let rows_each = self.waiting_rows as f64 / self.waiting.max(1) as f64;
         if newcomer.takes_slot || ahead < free {
             let rows = self.running_rows as f64 + rows_each * ahead as f64;
@@ -112,12 +119,13 @@ impl Load {
 }
 
 impl StepCost {
-    /// Most rows of a step that begins with `first` and should take at most `seconds`.
-    pub(crate) fn rows_within(&self, seconds: f64, first: StepShape) -> usize {
+    /// Most rows of a step that begins with `first` and should take at most `seconds`, when the others stand at `position`.
+    pub(crate) fn rows_within(&self, seconds: f64, first: StepShape, position: usize) -> usize {
         let spare_s = seconds - self.seconds(first);
+        let row_s = self.row_s + self.attended_s * position as f64;
         // Saturates: unknown prices allow any number.
-        let more = if self.row_s > 0.0 {
-            spare_s / self.row_s
+        let more = if row_s > 0.0 {
+            spare_s / row_s
         } else {
             f64::MAX
         };
@@ -197,6 +205,23 @@ mod tests {
         assert!(of(92, false) > 0.9 * load.backlog_s());
         assert!(of(0, false) < 0.05 * load.backlog_s());
         assert!(of(0, true) < 0.2, "{}", of(0, true));
+    }
+
+    #[test]
+    fn rows_that_look_back_far_fill_a_step_sooner() {
+        let cost = StepCost {
+            attended_s: 1e-7,
+            ..load().cost
+        };
+        let first = StepShape {
+            rows: 4,
+            reads: 4,
+            attended: 0,
+        };
+        // 200 ms less 8 + 4 · 2 ms, at 0.5 ms a row and 0.1 ms more for each 1,000 tokens before it.
+        for (position, rows) in [(0, 4 + 368), (1_000, 4 + 306), (10_000, 4 + 122)] {
+            assert_eq!(cost.rows_within(0.2, first, position), rows);
+        }
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl Handle {
     /// [`SubmitError::Full`], [`SubmitError::Draining`], [`SubmitError::Dead`].
     pub fn check_room(&self) -> Result<(), SubmitError> {
         self.check_life()?;
-        match self.shared.door.is_full(self.shared.places) {
+        match self.shared.door.refuse_when_full(self.shared.places) {
             Some(waiting) => Err(SubmitError::Full {
                 waiting,
                 retry_after_s: self.retry_after_s(),
@@ -195,11 +195,17 @@ impl Handle {
             Life::Serving if is_draining => Life::Draining,
             life => life.clone(),
         };
+        // An idle loop that does not take what lies in its inbox stands still too.
+        let inbox_since = self.shared.door.inbox_since();
+        let busy_since = match inbox_since {
+            Some(since) if !published.is_busy => since.max(published.turn_at),
+            _ => published.turn_at,
+        };
         Health {
             life,
-            last_step_age: now.saturating_sub(published.turn_at),
+            last_step_age: now.saturating_sub(busy_since),
             step_bound: published.step_bound,
-            is_busy: published.is_busy,
+            is_busy: published.is_busy || inbox_since.is_some(),
         }
     }
 
@@ -238,6 +244,12 @@ impl Handle {
     pub fn shutdown(&self) {
         self.shared.is_draining.store(true, Ordering::Release);
         let _ = self.inbox.send(Message::Shutdown);
+    }
+
+    /// Whether the engine thread has ended.
+    pub fn has_ended(&self) -> bool {
+        let thread = lock(&self.shared.thread);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until the engine thread has ended; call [`Handle::drain`] or [`Handle::shutdown`] first.
@@ -297,11 +309,13 @@ impl Handle {
         let others = stats.tenants.len() - usize::from(own.is_some());
         let own = own.unwrap_or_default();
         let most = stats.tenants.iter().map(|tenant| tenant.running).max();
+        let (inbox, _) = self.shared.door.inbox();
         Newcomer {
             prompt: request.prompt.len(),
-            own_waiting: own.waiting,
+            // Those whom the engine has not seen may be of the same tenant.
+            own_waiting: own.waiting + inbox,
             tenants: others + 1,
-            takes_slot: own.waiting == 0 && own.running + 1 < most.unwrap_or(0),
+            takes_slot: own.waiting + inbox == 0 && own.running + 1 < most.unwrap_or(0),
         }
     }
 
@@ -313,7 +327,8 @@ impl Handle {
 
     fn enter(&self, prompt: usize) -> Result<(), SubmitError> {
         let shared = &self.shared;
-        let entered = shared.door.enter(prompt, shared.places, shared.tokens_max);
+        let room = (shared.places, shared.tokens_max);
+        let entered = shared.door.enter(prompt, room, shared.clock.now());
         entered.map_err(|shut| match shut {
             Shut::Requests(waiting) => SubmitError::Full {
                 waiting,

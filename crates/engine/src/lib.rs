@@ -37,6 +37,7 @@ mod stats;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 pub use blocks::BlockPool;
 pub use cache_event::{CacheEvent, CacheListener};

@@ -34,7 +34,6 @@ impl Engine {
     pub(crate) fn measure(&mut self, shape: StepShape, started: Duration) {
         self.scheduler.now = self.shared.clock.now();
         self.last_step = self.scheduler.now.saturating_sub(started);
-        self.scheduler.latencies.step.observe(self.last_step);
         self.slow_step = self.slow_step.mul_f64(SLOW_MEMORY).max(self.last_step);
         if self.last_step > Duration::ZERO {
             self.fit.observe(shape, self.last_step.as_secs_f64());
@@ -115,27 +114,31 @@ impl Engine {
     fn load(&self) -> Load {
         let (scheduler, sequences) = (&self.scheduler, &self.sequences);
         let mean = scheduler.mean_completion;
-        let totals = &scheduler.totals;
-        let cached_share = totals.prefix_hits as f64 / totals.prefix_queries.max(1) as f64;
+        let cached_share = scheduler.cached_share;
         let generating = sequences.running.iter();
-        let generating = generating.filter(|s| s.progress.pending() <= 1);
+        let generating = generating.filter(|s| s.progress.pending() <= 1).count();
         let known = |s: &Sequence| s.progress.known;
         let waiting_rows: usize = sequences.waiting.iter().map(known).sum();
         let all = sequences.running.iter().chain(&sequences.waiting);
         let contexts: usize = all.clone().map(known).sum();
+        let to_generate: f64 = all.map(|s| s.expected_tokens(mean)).sum();
+        let tokens_each = (contexts as f64 + to_generate) / sequences.len().max(1) as f64;
         Load {
             cost: scheduler.cost,
-            slots: scheduler.limits.sequences,
+            slots: scheduler.slots_for(tokens_each),
             running: sequences.running.len(),
-            generating: generating.count(),
+            generating,
             waiting: sequences.waiting.len(),
             running_rows: sequences.running.iter().map(|s| s.progress.pending()).sum(),
             waiting_rows: (waiting_rows as f64 * (1.0 - cached_share)) as usize,
-            to_generate: all.map(|s| s.expected_tokens(mean)).sum(),
+            to_generate,
             mean_generated: mean,
             mean_context: contexts as f64 / (sequences.len().max(1)) as f64,
             cached_share,
-            budget: scheduler.last_budget,
+            budget: match generating {
+                0 => scheduler.limits.step_rows,
+                _ => scheduler.last_budget,
+            },
         }
     }
 
@@ -143,6 +146,10 @@ impl Engine {
     pub(crate) fn die(&mut self, kind: FailureKind, why: &str) {
         tracing::error!(why, "the engine is dead");
         self.published.life = Life::Dead(why.to_owned());
+        // First of all: whatever follows reads what may be broken.
+        self.shared
+            .published
+            .store(Arc::new(self.published.clone()));
         let mut lost: Vec<_> = self.sequences.running.drain(..).collect();
         lost.extend(self.sequences.waiting.drain(..));
         while let Ok(message) = self.inbox.try_recv() {

@@ -52,6 +52,8 @@ pub(crate) struct Scheduler {
     pub step_target: Option<Duration>,
     /// Names cached prefixes; `None` shares none.
     pub hasher: Option<PrefixHasher>,
+    /// Share of a prompt that is found in the prefix cache, smoothed.
+    pub cached_share: f64,
     /// Requests and prompt tokens inside; handles add, the end of a request takes away.
     pub door: Arc<Door>,
     /// Last events to be sent at the end of this turn.
@@ -68,6 +70,7 @@ impl Scheduler {
             groups,
             totals: Totals::default(),
             mean_completion: 0.0,
+            cached_share: 0.0,
             now: Duration::ZERO,
             cost: StepCost::default(),
             last_budget: limits.step_rows,
@@ -91,7 +94,7 @@ impl Scheduler {
         for seniority in generating(sequences) {
             self.schedule(sequences, seniority, self.limits.step_rows, &mut plan);
         }
-        let budget = self.budget(&plan);
+        let budget = self.budget(sequences, &plan);
         self.last_budget = budget;
         for seniority in self.in_stretches(sequences) {
             self.schedule(sequences, seniority, budget, &mut plan);
@@ -108,6 +111,17 @@ impl Scheduler {
         Some(plan)
     }
 
+    /// Requests that can run at once when each comes to hold `tokens` tokens.
+    pub(crate) fn slots_for(&self, tokens: f64) -> usize {
+        // Saturates; one block more than its tokens fill is kept free for each.
+        let each = (tokens / BLOCK_TOKENS as f64).ceil() as usize + 1;
+        let stats = self.pool.stats();
+        let whole = self.groups.iter().zip(&stats);
+        let whole = whole.filter(|(group, _)| group.window.is_none());
+        let fit = whole.map(|(_, stats)| stats.total / each).min();
+        self.limits.sequences.min(fit.unwrap_or(usize::MAX).max(1))
+    }
+
     /// Running sequences with more than one token to compute, in order of rank.
     fn in_stretches(&self, sequences: &Sequences) -> Vec<u64> {
         let running = sequences.running.iter();
@@ -117,13 +131,19 @@ impl Scheduler {
     }
 
     /// Rows of a step that begins with the generated tokens of `plan`.
-    fn budget(&self, plan: &StepPlan) -> usize {
+    fn budget(&self, sequences: &Sequences, plan: &StepPlan) -> usize {
         let most = self.limits.step_rows;
         let generated = plan.rows();
         let Some(target) = self.step_target.filter(|_| generated > 0) else {
             return most;
         };
-        let within = self.cost.rows_within(target.as_secs_f64(), plan.shape());
+        // A row costs more the further it looks back.
+        let running = sequences.running.iter();
+        let stretches = running.filter(|s| s.progress.pending() > 1);
+        let position = stretches.map(|s| s.progress.scheduled).max().unwrap_or(0);
+        let within = self
+            .cost
+            .rows_within(target.as_secs_f64(), plan.shape(), position);
         most.min(within.max(generated + LEAST_CHUNK))
     }
 

@@ -186,8 +186,8 @@ impl Sequence {
         let expected = if mean > 0.0 { most.min(mean) } else { most };
         match done < expected {
             true => expected - done,
-            // Longer than most: half of what it may.
-            false => (most - done) / 2.0,
+            // Longer than most: once more what most take.
+            false => (most - done).min(mean.max(1.0)),
         }
     }
 

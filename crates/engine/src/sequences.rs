@@ -133,8 +133,7 @@ impl Sequences {
         victim.map(|(index, _)| index)
     }
 
-    /// As [`Sequences::victim`], when `tenant` runs so much less than the victim's tenant that it still will after both
-    /// changed places.
+    /// As [`Sequences::victim`], when `tenant` will not run more than the victim's tenant after both changed places.
     pub(crate) fn fair_victim(&self, tenant: TenantId) -> Option<usize> {
         let has = self.tenants.account(tenant).running;
         self.victim().filter(|&index| {

@@ -36,6 +36,8 @@ pub struct EngineConfig {
     pub prefix_key: Option<[u8; 16]>,
     /// Time that a step should not exceed while somebody generates; `None` fills every step.
     pub step_target: Option<Duration>,
+    /// Whether two steps are run before the first request, so that what steps cost is known.
+    pub warm_up: bool,
     /// Hears what can be found in the prefix cache.
     pub cache_listener: Option<Box<dyn CacheListener>>,
 }
@@ -50,6 +52,7 @@ impl EngineConfig {
             depth: 1,
             prefix_key: None,
             step_target: None,
+            warm_up: false,
             cache_listener: None,
         }
     }
@@ -123,6 +126,7 @@ impl Engine {
             slow_step: Duration::ZERO,
             published,
             listener: config.cache_listener,
+            warms_up: config.warm_up,
             is_draining: false,
         };
         engine.publish();

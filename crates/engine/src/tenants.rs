@@ -42,7 +42,8 @@ impl Account {
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     accounts: BTreeMap<TenantId, Account>,
-    /// Least that an active tenant has been served; never falls.
+    /// Least that a tenant with waiting requests has been served; never falls. Whoever takes all it wants without waiting
+    /// does not hold it down.
     floor: u64,
 }
 
@@ -52,7 +53,7 @@ impl Tenants {
         self.raise_floor();
         let least = self.floor.saturating_sub(CREDIT_TOKENS);
         let account = self.accounts.entry(tenant).or_default();
-        if !account.is_active() {
+        if account.waiting == 0 {
             account.served = account.served.max(least);
         }
         account.waiting += 1;
@@ -122,8 +123,8 @@ impl Tenants {
     }
 
     fn raise_floor(&mut self) {
-        let active = self.accounts.values().filter(|a| a.is_active());
-        if let Some(least) = active.map(|a| a.served).min() {
+        let queued = self.accounts.values().filter(|a| a.waiting > 0);
+        if let Some(least) = queued.map(|a| a.served).min() {
             self.floor = self.floor.max(least);
         }
         let least = self.floor.saturating_sub(CREDIT_TOKENS);
@@ -143,7 +144,6 @@ mod tests {
     fn a_pause_saves_up_a_little_and_no_more() {
         let mut tenants = Tenants::default();
         tenants.join(A);
-        tenants.start(A);
         tenants.charge(A, 100_000);
         tenants.join(B);
         assert_eq!(tenants.account(B).served, 100_000 - CREDIT_TOKENS);
@@ -163,6 +163,21 @@ mod tests {
         tenants.join(A);
         assert_eq!(tenants.account(A).served, 50_000);
         assert_eq!((tenants.stats().len(), tenants.account(B).served), (2, 0));
+    }
+
+    #[test]
+    fn who_never_waits_saves_up_no_more_than_who_pauses() {
+        let mut tenants = Tenants::default();
+        tenants.join(B);
+        tenants.start(B);
+        tenants.join(A);
+        tenants.charge(A, 1_000_000);
+        // B always had one request running and now turns greedy; C is new.
+        tenants.join(B);
+        tenants.join(TenantId(3));
+        for tenant in [B, TenantId(3)] {
+            assert_eq!(tenants.account(tenant).served, 1_000_000 - CREDIT_TOKENS);
+        }
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Llm {
         self.handle.shutdown();
     }
 
+    /// Whether the engine thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.handle.has_ended()
+    }
+
     /// Waits until the engine thread has ended.
     pub fn join(&self) {
         self.handle.join();

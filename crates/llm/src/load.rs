@@ -57,6 +57,8 @@ pub struct Scheduling {
     pub prefix_key: Option<[u8; 16]>,
     /// Time that a step should not exceed while somebody generates; every step is filled when absent.
     pub step_target: Option<Duration>,
+    /// Whether two steps are run before the first request, so that what steps cost is known.
+    pub warm_up: bool,
     /// Hears what can be found in the prefix cache.
     pub cache_listener: Option<Box<dyn CacheListener>>,
 }
@@ -166,6 +168,7 @@ fn engine_config(options: LlmOptions) -> EngineConfig {
         depth: 1,
         prefix_key: scheduling.prefix_key,
         step_target: scheduling.step_target,
+        warm_up: scheduling.warm_up,
         cache_listener: scheduling.cache_listener,
     }
 }

@@ -32,6 +32,12 @@ pub enum KeysError {
         /// From 1.
         line: usize,
     },
+    /// A key could not be sent in a header.
+    #[error("line {line} of the keys: a key has visible ASCII characters only")]
+    Characters {
+        /// From 1.
+        line: usize,
+    },
     /// A name or key is there twice.
     #[error("line {line} of the keys repeats a name or a key; each client needs its own")]
     Twice {
@@ -85,6 +91,9 @@ impl ApiKeys {
             };
             if !(KEY_BYTES_MIN..=BYTES_MAX).contains(&key.len()) || name.len() > BYTES_MAX {
                 return Err(KeysError::Length { line });
+            }
+            if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(KeysError::Characters { line });
             }
             let digest = digest(key);
             if keys.iter().any(|k| k.name == name || k.digest == digest) {
@@ -167,6 +176,7 @@ mod tests {
             (format!("alice {A} x"), KeysError::Line { line: 1 }),
             (format!("# x\n{A}"), KeysError::Line { line: 2 }),
             ("alice short".to_owned(), KeysError::Length { line: 1 }),
+            (format!("a {A}é"), KeysError::Characters { line: 1 }),
             (format!("a {A}\nb {A}"), KeysError::Twice { line: 2 }),
             (format!("a {A}\na {B}"), KeysError::Twice { line: 2 }),
             ("# none".to_owned(), KeysError::Count { found: 0 }),

@@ -14,7 +14,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use ucuz_llm::Llm;
+use ucuz_llm::{Life, Llm};
 
 use crate::app::App;
 use crate::error::ServeError;
@@ -105,7 +105,11 @@ impl Server {
         }
         drop(listener);
         connections.end().await;
-        tracing::info!("stopped");
+        // An engine that died while it drained has let its streams end before anybody looked.
+        if let Life::Dead(why) = app.llm.health().life {
+            ending = Ending::Died(why);
+        }
+        tracing::info!(?ending, "stopped");
         ending
     }
 }

@@ -227,3 +227,94 @@ fn a_step_that_takes_three_times_its_bound_has_stalled() {
     bench.clock.advance(Duration::from_secs(1000));
     assert!(!bench.handle.health().is_stalled(), "idle");
 }
+
+#[test]
+fn what_steps_cost_is_known_before_the_first_request() {
+    let config = EngineConfig {
+        warm_up: true,
+        ..config(10, 1)
+    };
+    let mut bench = Bench::with(options(512, 4), config);
+    bench.engine.warm_up().unwrap();
+    bench.turns(1);
+    let load = bench.handle.stats().load;
+    let expected = load.cost.seconds(StepShape {
+        rows: 300,
+        reads: 1,
+        attended: 300 * 301 / 2,
+    });
+    assert!(
+        (0.25..0.35).contains(&expected),
+        "{expected} s for 300 rows of 1 ms"
+    );
+    bench.assert_empty();
+    let (_, receiver) = bench.submit(request(1, 100, 5));
+    bench.run();
+    assert_eq!(results(&receiver), solo(&request(1, 100, 5), &[None]));
+}
+
+#[test]
+fn a_newcomer_cannot_shut_out_who_was_served_for_long() {
+    let mut bench = Bench::new(options(64, 4), 500, 1);
+    // B never waits and never pauses; A is served a lot meanwhile.
+    let light = |seed| of(2, request(seed, 5, 300));
+    let mut lights = vec![bench.submit(light(1)).1];
+    let mut busy = Vec::new();
+    for seed in 0..60 {
+        busy.push(bench.submit(of(1, request(seed + 10, 400, 10))).1);
+        bench.turns(12);
+        if lights.last().is_some_and(|r| r.done().is_some()) {
+            lights.push(bench.submit(light(seed + 100)).1);
+        }
+    }
+    let greedy: Vec<_> = (0..100)
+        .map(|seed| bench.submit(of(3, request(seed + 300, 50, 40))).1)
+        .collect();
+    let (_, next) = bench.submit(of(1, request(9, 50, 5)));
+    bench.turns(1000);
+    let ended = greedy.iter().filter(|r| r.done().is_some()).count();
+    assert!(
+        next.done().is_some(),
+        "shut out while {ended} of the greedy ended"
+    );
+    bench.run();
+}
+
+#[test]
+fn a_loop_that_leaves_its_inbox_lying_has_stalled() {
+    let mut bench = Bench::new(options(64, 4), 100, 1);
+    bench.submit(request(1, 100, 20));
+    bench.run();
+    bench.clock.advance(Duration::from_secs(1000));
+    assert!(!bench.handle.health().is_stalled(), "idle");
+    bench.submit(request(2, 100, 20));
+    assert!(!bench.handle.health().is_stalled(), "it just came");
+    bench.clock.advance(Duration::from_secs(4));
+    assert!(bench.handle.health().is_stalled());
+    bench.turns(1);
+    assert!(!bench.handle.health().is_stalled());
+}
+
+#[test]
+fn long_answers_and_impatient_clients_do_not_mislead_the_forecast() {
+    let mut bench = Bench::new(options(64, 4), 200, 1);
+    for seed in 0..20 {
+        bench.submit(request(seed, 10, 50));
+        bench.run();
+    }
+    let mean = bench.handle.stats().mean_completion_tokens;
+    assert!((49.0..51.0).contains(&mean), "{mean}");
+    // Four that go on and on, and fifty that leave the queue.
+    for seed in 0..4 {
+        bench.submit(request(seed + 50, 10, 3000));
+    }
+    let gone: Vec<_> = (0..50)
+        .map(|s| bench.submit(request(s, 10, 50)).1)
+        .collect();
+    bench.turns(200);
+    gone.iter().for_each(Receiver::hang_up);
+    bench.turns(1);
+    let stats = bench.handle.stats();
+    assert_eq!(stats.mean_completion_tokens, mean);
+    assert!(stats.load.to_generate <= 4.0 * 51.0, "{:?}", stats.load);
+}

@@ -257,13 +257,9 @@ impl EventSink for Ending {
 fn engine(blocks: usize, queue: &Arc<Queue>) -> (Engine, Handle) {
     let (runner, _) = SimRunner::new(SimOptions::new(64, 4, 400, blocks));
     let config = EngineConfig {
-        max_waiting: 16,
-        max_prompt_tokens: usize::MAX,
-        first_token_within: None,
-        depth: 1,
         prefix_key: Some([3; 16]),
-        step_target: None,
         cache_listener: Some(Box::new(Listener(Arc::clone(queue)))),
+        ..EngineConfig::plain(16)
     };
     Engine::new(Box::new(runner), config, Arc::new(ManualClock::default()))
 }
