@@ -25,14 +25,13 @@ impl Published {
     async fn start(options: &[&str]) -> Self {
         let options: Vec<_> = options.iter().map(|text| text.parse().unwrap()).collect();
         let hub = KvEventHub::bind(&options, [1; 16]).unwrap();
-        let published = Self {
+        Self {
             listener: hub.listener(),
             addresses: hub.addresses().unwrap(),
             counters: hub.counters(),
             tasks: hub.start(SystemTime::now).unwrap(),
             num_stored: 0,
-        };
-        published
+        }
     }
 
     /// Tells of one more batch of `blocks` blocks.
