@@ -51,12 +51,13 @@ class Server:
                 return
         sys.exit("no server")
 
-    def health(self):
-        with urllib.request.urlopen(self.url + "/health", timeout=60) as answer:
+    def health(self, key=None):
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        with urllib.request.urlopen(urllib.request.Request(self.url + "/health", headers=headers), timeout=60) as answer:
             return json.load(answer)
 
-    def until(self, holds):
-        while not holds(self.health()):
+    def until(self, holds, key=None):
+        while not holds(self.health(key)):
             time.sleep(0.2)
 
     def load(self, *flags):
@@ -91,9 +92,9 @@ def fair():
     small = lambda seed: server.load("--api-keys", keys["small"], "--seed", seed, *prompts).result()[0]
     alone = small(1)
     greedy = server.load("--api-keys", keys["greedy"], "--concurrency", args.streams, "--duration", 100000, "--warm-up", 0, "--prompt-tokens", 128, "--output-tokens", 128)
-    server.until(lambda health: health["running"] + health["waiting"] >= 0.9 * args.streams)
+    server.until(lambda health: health["running"] + health["waiting"] >= 0.9 * args.streams, "small-0123456789abcdef")
     beside = small(2)
-    health = server.health()
+    health = server.health("small-0123456789abcdef")
     greedy.process.kill()
     print(f"alone: TTFT p50 {alone['latency']['ttft_s']['p50']['value']:.3f} s, p95 {p95(alone):.3f} s")
     print(f"beside {args.streams} streams: TTFT p50 {beside['latency']['ttft_s']['p50']['value']:.3f} s, p95 {p95(beside):.3f} s; {health['preemptions_total']} preemptions")

@@ -75,10 +75,10 @@ impl Door {
         Ok(())
     }
 
-    /// The requests inside when none of `places` is left, which counts as a refusal.
-    pub(crate) fn refuse_when_full(&self, places: usize) -> Option<usize> {
+    /// The requests inside when `more` do not fit in `places`, which counts as a refusal.
+    pub(crate) fn refuse_when_full(&self, more: usize, places: usize) -> Option<usize> {
         let inside = self.requests.load(Ordering::Acquire);
-        (inside >= places).then(|| {
+        (inside.saturating_add(more) > places).then(|| {
             self.refused_full.fetch_add(1, Ordering::Relaxed);
             inside
         })

@@ -163,13 +163,14 @@ impl Handle {
         }
     }
 
-    /// Whether one more request would find a place now; [`Handle::submit`] has the last word.
+    /// Whether `requests` more would find a place now; [`Handle::submit`] has the last word. A refusal is counted.
     ///
     /// # Errors
     /// [`SubmitError::Full`], [`SubmitError::Draining`], [`SubmitError::Dead`].
-    pub fn check_room(&self) -> Result<(), SubmitError> {
+    pub fn check_room(&self, requests: usize) -> Result<(), SubmitError> {
         self.check_life()?;
-        match self.shared.door.refuse_when_full(self.shared.places) {
+        let door = &self.shared.door;
+        match door.refuse_when_full(requests, self.shared.places) {
             Some(waiting) => Err(SubmitError::Full {
                 waiting,
                 retry_after_s: self.retry_after_s(),

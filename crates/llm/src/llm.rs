@@ -86,12 +86,12 @@ impl Llm {
         self.handle.refusals()
     }
 
-    /// Whether one more request would find a place now.
+    /// Whether so many more requests would find a place now.
     ///
     /// # Errors
     /// [`LlmError::Full`] when too many are inside, [`LlmError::Unavailable`] when the engine drains or died.
-    pub fn check_room(&self) -> LlmResult<()> {
-        Ok(self.handle.check_room()?)
+    pub fn check_room(&self, requests: usize) -> LlmResult<()> {
+        Ok(self.handle.check_room(requests)?)
     }
 
     /// How long requests and tokens took.

@@ -1,6 +1,7 @@
 //! From what a caller asks to what the engine runs: encoding, defaults, rules. Past this door no check is repeated.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ucuz_engine::RequestClass;
 use ucuz_formats::config::GenerationDefaults;
@@ -63,6 +64,14 @@ pub struct Prepared {
     pub class: RequestClass,
     /// Whether the answer is a chat message, a text of its own, instead of a continuation.
     pub is_chat: bool,
+}
+
+impl Prepared {
+    /// The same, refused for no deadline, neither its own nor the server's.
+    pub fn without_deadline(mut self) -> Self {
+        self.class.first_token_within = Some(Duration::MAX);
+        self
+    }
 }
 
 /// What of the model the rules depend on.

@@ -77,7 +77,7 @@ impl App {
 
     /// Refuses at once what would be refused after its prompt was encoded: a flood must cost little.
     pub(crate) fn check_room(&self) -> Result<(), ApiError> {
-        let room = self.llm.check_room();
+        let room = self.llm.check_room(1);
         room.map_err(|error| ApiError::from_llm(error, "request"))
     }
 

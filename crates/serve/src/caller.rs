@@ -18,7 +18,7 @@ use crate::protocol::Standing;
 /// Milliseconds within which the first token is wanted; who cannot have it is refused at once.
 const FIRST_TOKEN_WITHIN: HeaderName = HeaderName::from_static("x-slo-ttft-ms");
 
-/// Routes that tell nothing of anybody.
+/// Routes that answer without a key, and then tell nothing of anybody.
 const OPEN: [&str; 2] = ["/health", "/live"];
 
 /// The client behind a request.
@@ -61,6 +61,14 @@ fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
         caller.owner = Some(*client.digest);
     }
     Ok(caller)
+}
+
+/// Whether who asks may know what goes on inside: everybody where there are no keys.
+pub(crate) fn may_know(app: &App, headers: &HeaderMap) -> bool {
+    let Some(keys) = &app.options.keys else {
+        return true;
+    };
+    bearer(headers).is_some_and(|key| keys.find(key).is_some())
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -32,9 +32,14 @@ impl Samples {
             generations: Vec::new(),
             given_up: Box::pin(app.verdict.clone().given_up()),
         };
+        let choices = prompts.iter().map(|prepared| prepared.n as usize).sum();
+        app.llm.check_room(choices)?;
         for prepared in prompts {
+            let relaxed = prepared.clone().without_deadline();
             for sample in 0..prepared.n {
                 let choice = samples.generations.len();
+                // The first one answers for all: an answer that has begun is not refused.
+                let prepared = if choice == 0 { prepared } else { &relaxed };
                 let sink = Box::new(ChannelSink {
                     choice,
                     sender: sender.clone(),

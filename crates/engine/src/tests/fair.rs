@@ -185,11 +185,11 @@ fn requests_and_tokens_inside_are_limited_and_the_time_to_retry_grows_with_the_b
     let refused = submit(40, 10).unwrap_err();
     assert!(matches!(refused, SubmitError::Full { waiting: 24, .. }));
     assert!(matches!(
-        bench.handle.check_room(),
+        bench.handle.check_room(1),
         Err(SubmitError::Full { .. })
     ));
     bench.run();
-    assert!(bench.handle.check_room().is_ok());
+    assert!(bench.handle.check_room(1).is_ok());
     let refusals = bench.handle.refusals();
     assert_eq!((refusals.full, refusals.tokens, refusals.late), (2, 1, 0));
 }

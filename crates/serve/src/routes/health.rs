@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use ucuz_llm::{Health, Life, Stats};
 
 use crate::app::App;
+use crate::caller::may_know;
 use crate::reply::json;
 
 #[derive(Serialize)]
@@ -41,6 +42,13 @@ struct Body {
     backlog_s: f64,
 }
 
+/// For who has no key.
+#[derive(Serialize)]
+struct Brief {
+    status: &'static str,
+    reason: Option<String>,
+}
+
 /// Blocks of one cache group.
 #[derive(Serialize)]
 struct Blocks {
@@ -60,11 +68,15 @@ pub(crate) async fn live() -> Response {
     json(&Live { status: "live" })
 }
 
-pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
+pub(crate) async fn health(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let (health, stats) = (app.llm.health(), app.llm.stats());
     let (status, reason) = judge(&health);
     let is_well = status == "ok";
-    let mut response = json(&body(&app, &health, &stats, (status, reason)));
+    // Counts would tell anybody how long the prompts of others are.
+    let mut response = match may_know(&app, &headers) {
+        true => json(&body(&app, &health, &stats, (status, reason))),
+        false => json(&Brief { status, reason }),
+    };
     // An answer that could not be written keeps its own status.
     if !is_well && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

@@ -314,7 +314,11 @@ fn vllm(page: &mut Page, app: &App, stats: &Stats) {
         let labels = format!("finished_reason=\"{reason}\"");
         page.sample("vllm:request_success_total", &labels, count as f64);
     }
-    let latencies = app.llm.latencies();
+    vllm_latencies(page, &app.llm);
+}
+
+fn vllm_latencies(page: &mut Page, llm: &Llm) {
+    let latencies = llm.latencies();
     for (name, help, histogram) in [
         (
             "vllm:time_to_first_token_seconds",

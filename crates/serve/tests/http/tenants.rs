@@ -75,6 +75,11 @@ async fn every_route_but_two_needs_a_key() {
         let request = crate::client::get(path);
         assert_eq!(ask(server.address, &request).await.status, 200);
     }
+    let health = crate::client::get("/health");
+    let told = ask(server.address, &health).await.json();
+    assert_eq!(told, serde_json::json!({"status": "ok", "reason": null}));
+    let told = ask(server.address, &bearer(health, ALICE)).await.json();
+    assert_eq!(told["running"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
