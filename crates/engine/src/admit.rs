@@ -4,6 +4,8 @@
 //! more ([`Sequences::fair_victim`]). Who would compute what somebody computes just now waits for it: of equal prompts that
 //! come together, one is computed.
 
+use ucuz_tensor::cache::BLOCK_TOKENS;
+
 use crate::blocks::Prefix;
 use crate::memory::sequence_blocks;
 use crate::plan::StepPlan;
@@ -11,8 +13,6 @@ use crate::prefix::BlockHash;
 use crate::scheduler::Scheduler;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
-
-use ucuz_tensor::cache::BLOCK_TOKENS;
 
 /// Most sequences that are passed over in one step because their prefix is being computed.
 const PASSED_MAX: usize = 64;
