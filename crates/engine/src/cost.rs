@@ -7,6 +7,10 @@
 /// Weight of all earlier steps when one more is observed: half of what is known comes from the last 140 steps.
 const MEMORY: f64 = 0.995;
 
+/// What keeps prices apart that the steps so far cannot tell apart, as a share of each feature's own weight. Rows that begin
+/// a prompt see few keys: until longer ones have been run, their time is the rows', not their attention's.
+const RIDGE: [f64; 4] = [1e-6, 1e-6, 1e-6, 1e-3];
+
 /// What counts in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepShape {
@@ -132,7 +136,7 @@ impl CostFit {
                 };
             }
             system[i][4] = if used[i] { self.sum(i) } else { 0.0 };
-            system[i][i] += self.product(i, i) * 1e-6 + f64::MIN_POSITIVE;
+            system[i][i] += self.product(i, i) * RIDGE[i] + f64::MIN_POSITIVE;
             if !used[i] {
                 system[i][i] = 1.0;
             }
@@ -208,7 +212,8 @@ mod tests {
         let small = cost.seconds(shape(1, 1, 65));
         let large = cost.seconds(shape(512, 1, 131_000));
         assert!((small - 0.008).abs() < 1e-3, "{small}");
-        assert!(large > 0.15, "{large}");
+        // 512 rows at 0.41 ms, and little for attention that nobody has seen yet.
+        assert!((0.2..0.26).contains(&large), "{large}");
     }
 
     #[test]
