@@ -42,8 +42,8 @@ impl Account {
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     accounts: BTreeMap<TenantId, Account>,
-    /// Least that a tenant with waiting requests has been served; never falls. Whoever takes all it wants without waiting
-    /// does not hold it down.
+    /// Least that a tenant with waiting requests has been served, or what the last of those had been when its last request
+    /// stopped waiting; never falls. Whoever takes all it wants without waiting does not hold it down.
     floor: u64,
 }
 
@@ -65,6 +65,7 @@ impl Tenants {
             account.waiting -= 1;
             account.running += 1;
         });
+        self.leave_queue(tenant);
     }
 
     /// A running request goes back to wait.
@@ -83,6 +84,14 @@ impl Tenants {
     /// A waiting request ends.
     pub(crate) fn leave_waiting(&mut self, tenant: TenantId) {
         self.change(tenant, |account| account.waiting -= 1);
+        self.leave_queue(tenant);
+    }
+
+    /// When nobody waits any more, the last who did sets the floor.
+    fn leave_queue(&mut self, tenant: TenantId) {
+        if self.accounts.values().all(|account| account.waiting == 0) {
+            self.floor = self.floor.max(self.account(tenant).served);
+        }
     }
 
     /// `tenant` was served `tokens`, weighted.
@@ -178,6 +187,18 @@ mod tests {
         for tenant in [B, TenantId(3)] {
             assert_eq!(tenants.account(tenant).served, 1_000_000 - CREDIT_TOKENS);
         }
+    }
+
+    #[test]
+    fn who_was_served_without_a_queue_is_not_behind_a_newcomer() {
+        let mut tenants = Tenants::default();
+        for _ in 0..2 {
+            tenants.join(A);
+            tenants.start(A);
+            tenants.charge(A, 500_000);
+        }
+        tenants.join(B);
+        assert_eq!(tenants.account(B).served, 500_000 - CREDIT_TOKENS);
     }
 
     #[test]
