@@ -3,7 +3,7 @@
     python kill.py UCUZ MODEL [--scene NAME]
 
 Scenes: stall (the engine's thread is held), forgiven (held, then let go), sigterm (200 requests inside), files (64 file
-descriptors), disk (stderr on a full disk), gone (the engine's thread takes the process with it). Exit code 1 when any
+descriptors), disk (stderr on a full disk), gone (the process is killed: no stream may look finished). Exit code 1 when any
 outcome is wrong.
 """
 import argparse

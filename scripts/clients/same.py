@@ -6,14 +6,11 @@ UCUZ is the program, MODEL a file. Servers are started one after the other on fr
 """
 import argparse
 import itertools
-import json
-import re
-import signal
-import subprocess
 import sys
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+
+from server import Server
 
 parser = argparse.ArgumentParser()
 parser.add_argument("ucuz")
@@ -35,42 +32,21 @@ def prompts():
         yield f"{head}{task} {topic}. {style}" + " and again" * (number % 7 * 5)
 
 
-class Server:
-    def __init__(self, *flags):
-        command = [args.ucuz, "serve", args.model, "--port", "0", *flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if found := re.match(r"listening on (\S+)", line):
-                self.url = found[1]
-                return
-        sys.exit("no server")
-
-    def answer(self, prompt, new):
-        body = {"prompt": prompt, "max_tokens": new, "temperature": 0, "ignore_eos": True, "logprobs": 1}
-        request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            choice = json.load(answer)["choices"][0]
-        # Log-probabilities too: they show a difference long before a token does.
-        logprobs = choice["logprobs"]
-        return logprobs["tokens"][: args.new], logprobs["token_logprobs"][: args.new]
-
-    def health(self):
-        with urllib.request.urlopen(self.url + "/health", timeout=60) as answer:
-            return json.load(answer)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0
+def answer(server, prompt, new):
+    body = {"prompt": prompt, "max_tokens": new, "temperature": 0, "ignore_eos": True, "logprobs": 1}
+    # Log-probabilities too: they show a difference long before a token does.
+    logprobs = server.post(body)["choices"][0]["logprobs"]
+    return logprobs["tokens"][: args.new], logprobs["token_logprobs"][: args.new]
 
 
 def run(name, at_once, flags, rounds=1, expect=None, new=args.new):
     global compared
-    server, began = Server(*flags), time.monotonic()
+    server, began = Server(args.ucuz, args.model, *flags), time.monotonic()
     for _ in range(rounds):
         with ThreadPoolExecutor(at_once) as pool:
-            answers = list(pool.map(lambda text: server.answer(text, new), texts))
+            answers = list(pool.map(lambda text: answer(server, text, new), texts))
     health = server.health()
-    server.stop()
+    assert server.stop() == 0
     different = 0 if expect is None else sum(a != b for a, b in zip(answers, expect, strict=True))
     compared += expect is not None
     print(

@@ -9,12 +9,12 @@ The load is `ucuz bench serve`. Exit code 1 when a figure is outside of its boun
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+from server import Server
 
 parser = argparse.ArgumentParser()
 parser.add_argument("ucuz")
@@ -41,20 +41,9 @@ def file(name, text=""):
     return path
 
 
-class Server:
+class Loaded(Server):
     def __init__(self, *flags):
-        command = [args.ucuz, "serve", args.model, "--port", "0", *flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if found := re.match(r"listening on (\S+)", line):
-                self.url = found[1]
-                return
-        sys.exit("no server")
-
-    def health(self, key=None):
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        with urllib.request.urlopen(urllib.request.Request(self.url + "/health", headers=headers), timeout=60) as answer:
-            return json.load(answer)
+        super().__init__(args.ucuz, args.model, *flags)
 
     def until(self, holds, key=None):
         while not holds(self.health(key)):
@@ -62,10 +51,6 @@ class Server:
 
     def load(self, *flags):
         return Load(self, [str(flag) for flag in flags])
-
-    def stop(self):
-        self.process.terminate()
-        return self.process.wait(120)
 
 
 class Load:
@@ -87,7 +72,7 @@ def p95(result):
 def fair():
     keys = {name: file(name, f"{name} {name}-0123456789abcdef\n") for name in ["greedy", "small"]}
     both = "".join(open(path).read() for path in keys.values())
-    server = Server("--kv-memory", "1GiB", "--max-sequences", "16", "--api-keys", file("both", both))
+    server = Loaded("--kv-memory", "1GiB", "--max-sequences", "16", "--api-keys", file("both", both))
     prompts = ["--prompt-tokens", 1024, "--output-tokens", 16, "--concurrency", 1, "--requests", args.rounds]
     small = lambda seed: server.load("--api-keys", keys["small"], "--seed", seed, *prompts).result()[0]
     alone = small(1)
@@ -105,7 +90,7 @@ def fair():
 
 def overload():
     shape = ["--prompt-tokens", 128, "--output-tokens", 32]
-    server = Server("--kv-memory", "1GiB", "--max-sequences", "32", "--slo-ttft", "6000")
+    server = Loaded("--kv-memory", "1GiB", "--max-sequences", "32", "--slo-ttft", "6000")
     closed, _ = server.load("--concurrency", 32, "--requests", 300, *shape).result()
     capacity = closed["validity"]["rates"]["completed_per_s"]
     normal = server.load("--concurrency", 1, "--requests", 10, "--seed", 2, *shape).result()[0]["latency"]["ttft_s"]["p50"]["value"]
@@ -152,7 +137,7 @@ def overload():
 def soak():
     seconds = args.seconds or 1800
     settle = min(300, seconds // 3)
-    server = Server("--kv-memory", "1GiB", "--max-sequences", "64")
+    server = Loaded("--kv-memory", "1GiB", "--max-sequences", "64")
     before = server.health()
     flags = ["--concurrency", 64, "--duration", seconds, "--disconnect", 0.1, "--probe", "/health", "--probe", "/metrics", "--pid", server.process.pid, "--settle", settle]
     result, records = server.load(*flags, "--prompt-tokens", 192, "--shared-tokens", 64, "--output-tokens", 64).result()

@@ -226,7 +226,7 @@ impl Handle {
     }
 
     /// Seconds after which the work that is inside now should be done, 1 to 3600.
-    pub fn retry_after_s(&self) -> u32 {
+    fn retry_after_s(&self) -> u32 {
         self.load().retry_after_s()
     }
 

@@ -52,7 +52,9 @@ pub use handle::{CloseReason, Handle, Health, Life, RequestId};
 pub use histogram::{Histogram, HistogramValue, Latencies};
 pub use memory::{MemoryTooSmall, longest_sequence, plan_blocks, sequence_blocks};
 pub use plan::{PlannedSequence, StepPlan};
+
 pub use prefix::{BlockHash, BlockTokens, CacheScope};
+pub use publish::panic_text;
 pub use request::{LOGPROBS_MAX, Request, RequestClass};
 pub use runner::Runner;
 pub use sequence::Progress;

@@ -104,7 +104,6 @@ impl Engine {
             rows_in_flight: self.rows_in_flight(),
             rows_per_second: self.rows_per_second,
             last_step_ms: self.last_step.as_secs_f64() * 1e3,
-            mean_completion_tokens: scheduler.mean_completion,
             tenants: sequences.tenants.stats(),
             load: self.load(),
             totals: scheduler.totals,
@@ -172,8 +171,8 @@ impl Engine {
     }
 }
 
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a caught panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic without a message".to_owned())

@@ -44,7 +44,7 @@ pub(crate) struct Scheduler {
     pub now: Duration,
     /// Prices of steps, from those that were run.
     pub cost: StepCost,
-    /// Rows of the last step that fairness and speed allowed.
+    /// Rows that the last step could hold.
     pub last_budget: usize,
     /// How long requests and tokens took.
     pub latencies: Arc<Latencies>,

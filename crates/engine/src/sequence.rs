@@ -191,11 +191,15 @@ impl Sequence {
         }
     }
 
-    /// Positions that need not be computed when their keys and values are there: a result that is wanted, and the last
-    /// known token, are always computed.
+    /// Positions that need not be computed when their keys and values are there. A result that is still wanted is computed,
+    /// so the last known token always is.
     pub(crate) fn reusable(&self) -> usize {
-        let last = self.progress.known.saturating_sub(1);
-        self.progress.read_until.min(last)
+        let wanted = self.progress.read_until;
+        assert!(
+            wanted < self.progress.known,
+            "a living sequence wants something"
+        );
+        wanted
     }
 
     /// Starts with the first `blocks` whole blocks in the cache.

@@ -95,8 +95,6 @@ pub struct Stats {
     pub rows_per_second: f64,
     /// How long the last step took, ms.
     pub last_step_ms: f64,
-    /// Mean of tokens generated a request, smoothed.
-    pub mean_completion_tokens: f64,
     /// Tenants with requests inside, ascending.
     pub tenants: Vec<TenantStats>,
     /// What is inside, for forecasts.

@@ -34,7 +34,6 @@ pub use scope::{SALT_BYTES_MAX, cache_scope};
 pub use ucuz_engine::{
     BlockHash, CacheEvent, CacheListener, CacheScope, Clock, Closed, Event, EventSink, FailureKind,
     FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
-    RequestClass, Stats, StepCost, StepShape, SystemClock, TenantId, Usage, plan_blocks,
-    sequence_blocks,
+    RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
 };
 pub use ucuz_text::{Content, Message};

@@ -99,11 +99,6 @@ impl Llm {
         self.handle.latencies()
     }
 
-    /// Seconds after which the work that is inside now should be done, 1 to 3600.
-    pub fn retry_after_s(&self) -> u32 {
-        self.handle.retry_after_s()
-    }
-
     /// Refuses new requests and lets the others finish.
     pub fn drain(&self) {
         self.handle.drain();

@@ -9,6 +9,7 @@ use std::task::Poll;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use ucuz_llm::panic_text;
 
 use crate::error::ApiError;
 
@@ -24,9 +25,7 @@ pub(crate) async fn attach(request: Request, next: Next) -> Response {
 
 /// The answer for a panic; what it said goes to the log.
 pub(crate) fn error(panic: &(dyn Any + Send)) -> ApiError {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    ApiError::internal(&text.unwrap_or_else(|| "a panic without a message".to_owned()))
+    ApiError::internal(&panic_text(panic))
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! A few numbers beside each other: groups of upright bars from zero, the number above each.
 
-use plotters::chart::{ChartBuilder, ChartContext, SeriesLabelPosition};
-use plotters::prelude::{
-    Cartesian2d, Color, IntoDrawingArea, IntoFont, Rectangle, SVGBackend, Text,
-};
+use plotters::chart::ChartBuilder;
+use plotters::prelude::{Color, IntoDrawingArea, IntoFont, Rectangle, SVGBackend, Text};
 
-use super::svg::{COLOURS, Coordinate, FONT, GRID, failed};
+use super::svg::{COLOURS, Chart, Coordinate, FONT, GRID, corner_legend, failed};
 use super::{Axis, Scale};
 use crate::{ReportError, number};
 
@@ -36,8 +34,6 @@ pub struct Bars {
     pub groups: Vec<BarGroup>,
 }
 
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Coordinate, Coordinate>>;
-
 impl Bars {
     /// The picture as an SVG document.
     ///
@@ -66,7 +62,7 @@ impl Bars {
         for series in 0..self.series.len() {
             self.draw(&mut chart, series)?;
         }
-        legend(&mut chart)?;
+        corner_legend(&mut chart)?;
         drop(chart);
         root.present().map_err(failed)?;
         drop(root);
@@ -128,15 +124,6 @@ impl Bars {
         chart.draw_series(numbers).map_err(failed)?;
         Ok(())
     }
-}
-
-fn legend(chart: &mut Chart<'_>) -> Result<(), ReportError> {
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .label_font((FONT, 13))
-        .draw()
-        .map_err(failed)
 }
 
 #[cfg(test)]

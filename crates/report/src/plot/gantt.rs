@@ -2,11 +2,10 @@
 
 use plotters::chart::ChartBuilder;
 use plotters::prelude::{
-    Cartesian2d, Color, IntoDrawingArea, IntoFont, RGBColor, Rectangle, SVGBackend,
-    SeriesLabelPosition, ShapeStyle, Text,
+    Color, IntoDrawingArea, IntoFont, RGBColor, Rectangle, SVGBackend, ShapeStyle, Text,
 };
 
-use super::svg::{COLOURS, Coordinate, FONT, GRID, failed};
+use super::svg::{COLOURS, Chart, Coordinate, FONT, GRID, corner_legend, failed};
 use super::{Axis, Scale};
 use crate::ReportError;
 
@@ -97,7 +96,7 @@ impl Gantt {
             self.bars(&mut chart, (kind, frame.x_end))?;
         }
         self.labels(&mut chart, frame.x_end)?;
-        legend(&mut chart)?;
+        corner_legend(&mut chart)?;
         drop(chart);
         root.present().map_err(failed)?;
         drop(root);
@@ -185,9 +184,6 @@ impl Gantt {
     }
 }
 
-type Chart<'a> =
-    plotters::chart::ChartContext<'a, SVGBackend<'a>, Cartesian2d<Coordinate, Coordinate>>;
-
 /// Bars of the first kind are solid; of the others light, so that what is in them stays behind.
 fn style(kind: usize) -> ShapeStyle {
     let colour: RGBColor = COLOURS[kind % COLOURS.len()];
@@ -195,15 +191,6 @@ fn style(kind: usize) -> ShapeStyle {
         0 => colour.mix(0.75).filled(),
         _ => colour.mix(0.35).filled(),
     }
-}
-
-fn legend(chart: &mut Chart<'_>) -> Result<(), ReportError> {
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .label_font((FONT, 13))
-        .draw()
-        .map_err(failed)
 }
 
 #[cfg(test)]

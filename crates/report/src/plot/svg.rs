@@ -34,7 +34,7 @@ const DOT_RADIUS: i32 = 3;
 /// Half the width of an error bar's caps, as a share of the axis.
 const CAP: f64 = 0.004;
 
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Coordinate, Coordinate>>;
+pub(super) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Coordinate, Coordinate>>;
 /// Transformed ends of both axes.
 type Frame = ((f64, f64), (f64, f64));
 
@@ -70,6 +70,16 @@ pub fn draw(plot: &Plot) -> Result<String, ReportError> {
     root.present().map_err(failed)?;
     drop(root);
     Ok(svg)
+}
+
+/// The legend of series that fill the frame: above right, on the page's own ground.
+pub(super) fn corner_legend(chart: &mut Chart<'_>) -> Result<(), ReportError> {
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .label_font((FONT, 13))
+        .draw()
+        .map_err(failed)
 }
 
 pub(super) fn failed(error: impl std::fmt::Display) -> ReportError {

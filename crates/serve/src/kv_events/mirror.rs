@@ -28,26 +28,9 @@ pub(super) struct Mirror {
 
 impl Mirror {
     pub(super) fn apply(&mut self, batch: Vec<CacheEvent>) {
-        for event in batch {
-            match event {
-                CacheEvent::Removed { hash } => {
-                    self.blocks.remove(&hash);
-                }
-                CacheEvent::Stored {
-                    hash,
-                    parent,
-                    scope,
-                    tokens,
-                } => {
-                    let block = Block {
-                        parent,
-                        scope,
-                        tokens,
-                    };
-                    self.blocks.insert(hash, block);
-                }
-            }
-        }
+        let mut net = Net::default();
+        net.fold(batch);
+        self.apply_net(net);
     }
 
     pub(super) fn apply_net(&mut self, net: Net) {

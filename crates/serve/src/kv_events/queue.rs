@@ -38,7 +38,8 @@ pub(super) struct Net {
 }
 
 impl Net {
-    fn fold(&mut self, batch: Vec<CacheEvent>) {
+    /// Adds what a later batch does.
+    pub(super) fn fold(&mut self, batch: Vec<CacheEvent>) {
         for event in batch {
             match event {
                 CacheEvent::Removed { hash } => {

@@ -65,7 +65,7 @@ fn state(page: &mut Page, app: &App, stats: &Stats) {
     );
     page.gauge(
         "ucuz_requests_slots",
-        "Requests that can run at once",
+        "Requests of the usual size that can run at once",
         stats.load.slots as f64,
     );
     page.gauge(
@@ -129,35 +129,31 @@ fn cache(page: &mut Page, stats: &Stats) {
 fn work(page: &mut Page, llm: &Llm, stats: &Stats) {
     let totals = &stats.totals;
     page.counter("ucuz_requests_total", "Requests taken in", totals.requests);
-    page.head(
-        "ucuz_requests_ended_total",
-        "Requests by how they ended",
-        "counter",
-    );
-    for (reason, count) in [
+    let reasons = [
         ("stop", totals.stopped + totals.stop_string),
         ("length", totals.length),
         ("cancelled", totals.cancelled),
         ("disconnected", totals.disconnected),
         ("failed", totals.failed),
-    ] {
-        let labels = format!("reason=\"{reason}\"");
-        page.sample("ucuz_requests_ended_total", &labels, count as f64);
-    }
-    page.head(
-        "ucuz_requests_refused_total",
-        "Requests answered with 429, by what was full",
-        "counter",
+    ];
+    page.counters(
+        "ucuz_requests_ended_total",
+        "Requests by how they ended",
+        "reason",
+        &reasons,
     );
     let refusals = llm.refusals();
-    for (reason, count) in [
+    let reasons = [
         ("requests", refusals.full),
         ("tokens", refusals.tokens),
         ("deadline", refusals.late),
-    ] {
-        let labels = format!("reason=\"{reason}\"");
-        page.sample("ucuz_requests_refused_total", &labels, count as f64);
-    }
+    ];
+    page.counters(
+        "ucuz_requests_refused_total",
+        "Requests answered with 429, by what was full",
+        "reason",
+        &reasons,
+    );
     page.counter(
         "ucuz_prompt_tokens_total",
         "Prompt tokens of requests taken in",
@@ -301,19 +297,17 @@ fn vllm(page: &mut Page, app: &App, stats: &Stats) {
         "Preemptions",
         totals.preemptions,
     );
-    page.head(
-        "vllm:request_success_total",
-        "Requests that ended well",
-        "counter",
-    );
-    for (reason, count) in [
+    let reasons = [
         ("stop", totals.stopped + totals.stop_string),
         ("length", totals.length),
         ("abort", totals.cancelled + totals.disconnected),
-    ] {
-        let labels = format!("finished_reason=\"{reason}\"");
-        page.sample("vllm:request_success_total", &labels, count as f64);
-    }
+    ];
+    page.counters(
+        "vllm:request_success_total",
+        "Requests that ended well",
+        "finished_reason",
+        &reasons,
+    );
     vllm_latencies(page, &app.llm);
 }
 
@@ -373,6 +367,14 @@ impl Page {
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, help, "counter");
         self.sample(name, "", value as f64);
+    }
+
+    /// A counter for each value of one label.
+    fn counters(&mut self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) {
+        self.head(name, help, "counter");
+        for (value, count) in values {
+            self.sample(name, &format!("{label}=\"{value}\""), *count as f64);
+        }
     }
 
     fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
