@@ -87,6 +87,7 @@ enum CacheScopeName {
 /// The address is taken, or the model cannot be brought or loaded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let started = Instant::now();
+    let program = status_bytes("self", "VmRSS:").unwrap_or(0) as usize;
     // Before the model, which may take minutes to bring.
     let socket = Socket::bind(&args.host, args.port)?;
     let hub = kv_events::bind(&args.kv_events)?;
@@ -95,7 +96,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let model_id = model_id(&args, &resolved);
     let mut opened = args.engine.open(&resolved.path, &model_id)?;
     opened.listen(hub.as_ref().map(KvEventHub::listener));
-    print_plan(&model_id, &opened.plan()?);
+    print_plan(&model_id, &opened.plan()?, program);
     let llm = Arc::new(opened.load()?);
     print_summary(&llm, started);
     let entropy = SystemTime::now()
@@ -177,10 +178,9 @@ fn model_id(args: &Args, resolved: &Resolved) -> String {
         .unwrap_or_else(|| resolved.display_name.clone())
 }
 
-/// Says what the server will take before it takes it.
-fn print_plan(model: &str, plan: &MemoryPlan) {
+/// Says what the server will take before it takes it; `program` is what the process takes without a model.
+fn print_plan(model: &str, plan: &MemoryPlan, program: usize) {
     let size = |bytes: usize| ByteSize(bytes as u64).to_string();
-    let program = status_bytes("self", "VmRSS:").unwrap_or(0) as usize;
     note!(
         "{model} takes up to {}: weights {}, KV pool {} (memory is taken as tokens come), workspace {}, names of cached prefixes {}, tokenizer {}, queue {}, program {}",
         size(plan.total_bytes() + program),

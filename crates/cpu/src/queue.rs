@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ucuz_tensor::backend::{
-    AttentionCall, Gate, HeadShape, Limits, QkNorms, RopeTable, StepInputs, Ticket, gate_mul,
+    AttentionCall, Gate, HeadShape, Limits, QkNorms, RopeTable, StepInputs, Ticket, gated_in_turns,
 };
 use ucuz_tensor::cache::{KvPool, LayerCache};
 use ucuz_tensor::sampling::{SampleRow, SampleScratch, Sampled};
@@ -158,12 +158,12 @@ impl Queue for CpuQueue {
     fn linear_gated(
         &mut self,
         dst: ViewMut<'_>,
-        mut gate_up: ViewMut<'_>,
+        gate_up: ViewMut<'_>,
         x: View<'_>,
         w: &Weight,
         gate: Gate,
     ) -> TensorResult<()> {
-        check::gated(&dst, &gate_up.view())?;
+        check::gated_room(&dst, &gate_up.view())?;
         let kernel = match gate {
             Gate::Silu => self.kernels.silu_mul,
             Gate::GeluTanh => self.kernels.gelu_mul,
@@ -171,8 +171,7 @@ impl Queue for CpuQueue {
         if x.num_rows() >= GATED_ROWS_MIN && linear::can_gate(w) {
             return self.product(dst, x, w, Output::Gated(kernel));
         }
-        self.product(gate_up.reborrow(), x, w, Output::Replace)?;
-        gate_mul(self, dst, gate_up.view(), gate)
+        gated_in_turns(self, (dst, gate_up), x, w, gate)
     }
 
     fn qk_norm_rope(

@@ -215,9 +215,10 @@ impl FeedForward {
         let Forward {
             queue, workspace, ..
         } = step;
+        let room = rows.min(workspace.gate_up.num_rows());
         let (dst, gate_up) = (
             workspace.activated.rows_mut(0..rows),
-            workspace.gate_up.rows_mut(0..rows),
+            workspace.gate_up.rows_mut(0..room),
         );
         let x = workspace.normed.rows(0..rows);
         self.gate_up.gated(*queue, (dst, gate_up), x, self.gate)

@@ -149,7 +149,7 @@ pub struct Workspace {
     pub qkv: Tensor,
     /// Output of the heads: `[step_rows, heads head_dim]`.
     pub heads: Tensor,
-    /// Gate and up projections: `[step_rows, 2 ffn]`.
+    /// Room for gate and up projections, see [`GATE_ROWS`]: `[min(step_rows, GATE_ROWS), 2 ffn]`.
     pub gate_up: Tensor,
     /// Their product: `[step_rows, ffn]`.
     pub activated: Tensor,
@@ -173,7 +173,7 @@ impl Workspace {
             delta: make(rows, config.hidden)?,
             qkv: make(rows, (config.heads + 2 * config.kv_heads) * config.head_dim)?,
             heads: make(rows, config.heads * config.head_dim)?,
-            gate_up: make(rows, 2 * config.ffn)?,
+            gate_up: make(gate_rows(limits), 2 * config.ffn)?,
             activated: make(rows, config.ffn)?,
             taken_heads: make(rows, config.heads * config.head_dim)?,
             logits: make(limits.logit_rows, config.vocab)?,
@@ -183,7 +183,16 @@ impl Workspace {
     /// Bytes of all matrices for `limits`, without allocating.
     pub fn bytes(config: &ModelConfig, limits: &Limits) -> usize {
         let qkv = (config.heads + 2 * config.kv_heads) * config.head_dim;
-        let row = 3 * config.hidden + qkv + 2 * config.heads * config.head_dim + 3 * config.ffn;
-        4 * (limits.step_rows * row + limits.logit_rows * config.vocab)
+        let row = 3 * config.hidden + qkv + 2 * config.heads * config.head_dim + config.ffn;
+        let gate_up = gate_rows(limits) * 2 * config.ffn;
+        4 * (limits.step_rows * row + gate_up + limits.logit_rows * config.vocab)
     }
+}
+
+/// Rows of gate and up that are kept at once where a backend does not multiply and gate in one go: enough that a pass over
+/// the weights is bound by arithmetic.
+const GATE_ROWS: usize = 64;
+
+fn gate_rows(limits: &Limits) -> usize {
+    limits.step_rows.min(GATE_ROWS)
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use crate::batch::Batch;
 use crate::cache::{CacheSpec, KvPool, LayerCache};
 use crate::ceiling::{Ceiling, CeilingKind};
+use crate::check;
 use crate::error::TensorResult;
 use crate::layout::PanelLayout;
 use crate::sampling::{SampleRow, Sampled};
@@ -300,21 +301,21 @@ pub trait Queue: Send {
 
     /// `dst = activation(gate) · up` where `[gate, up] = x wᵀ + bias`. `dst: [rows, w.rows / 2]`, `x: [rows, w.cols]`.
     ///
-    /// `gate_up: [rows, w.rows]` is room that an implementation may use; what it holds afterwards is not said. The bits are
-    /// those of [`Queue::linear`] and [`Queue::silu_mul`] or [`Queue::gelu_mul`], one after the other.
+    /// `gate_up: [at least 1 and at most rows, w.rows]` is room that an implementation may use; what it holds afterwards is
+    /// not said. The bits are those of [`Queue::linear`] and [`Queue::silu_mul`] or [`Queue::gelu_mul`], one after the other.
     ///
     /// # Errors
     /// Shapes that disagree.
     fn linear_gated(
         &mut self,
         dst: ViewMut<'_>,
-        mut gate_up: ViewMut<'_>,
+        gate_up: ViewMut<'_>,
         x: View<'_>,
         w: &Weight,
         gate: Gate,
     ) -> TensorResult<()> {
-        self.linear(gate_up.reborrow(), x, w)?;
-        gate_mul(self, dst, gate_up.view(), gate)
+        check::gated_room(&dst, &gate_up.view())?;
+        gated_in_turns(self, (dst, gate_up), x, w, gate)
     }
 
     /// `dst = dst + x`, in place.
@@ -362,6 +363,32 @@ pub fn gate_mul<Q: Queue + ?Sized>(
         Gate::Silu => queue.silu_mul(dst, gate_up),
         Gate::GeluTanh => queue.gelu_mul(dst, gate_up),
     }
+}
+
+/// [`Queue::linear_gated`] by the product and then the gate, as many rows at a time as the room `gate_up` has.
+///
+/// # Errors
+/// Shapes that disagree.
+pub fn gated_in_turns<Q: Queue + ?Sized>(
+    queue: &mut Q,
+    (mut dst, mut gate_up): (ViewMut<'_>, ViewMut<'_>),
+    x: View<'_>,
+    w: &Weight,
+    gate: Gate,
+) -> TensorResult<()> {
+    check::shape(
+        "x of a gated product",
+        (dst.num_rows(), w.cols),
+        check::of(&x),
+    )?;
+    let room = gate_up.num_rows().max(1);
+    for start in (0..x.num_rows()).step_by(room) {
+        let rows = start..(start + room).min(x.num_rows());
+        let mut both = gate_up.rows_mut(0..rows.len());
+        queue.linear(both.reborrow(), x.rows(rows.clone()), w)?;
+        gate_mul(queue, dst.rows_mut(rows), both.view(), gate)?;
+    }
+    Ok(())
 }
 
 /// Everything [`Queue::attention`] needs beside its matrices.

@@ -175,6 +175,16 @@ pub fn gated(dst: &ViewMut<'_>, gate_up: &View<'_>) -> TensorResult<()> {
     shape("gate and up", (rows, 2 * cols), of(gate_up))
 }
 
+/// A gated product with room for some rows of gate and up.
+///
+/// # Errors
+/// `gate_up` is not as wide as twice `dst`, has no row, or more than `dst`.
+pub fn gated_room(dst: &ViewMut<'_>, gate_up: &View<'_>) -> TensorResult<()> {
+    let (rows, cols) = of_mut(dst);
+    let room = gate_up.num_rows().clamp(rows.min(1), rows);
+    shape("room for gate and up", (room, 2 * cols), of(gate_up))
+}
+
 /// A sum in place.
 ///
 /// # Errors

@@ -142,6 +142,17 @@ impl<'a> View<'a> {
     pub fn row(&self, row: usize) -> &'a [f32] {
         &self.values[row * self.cols..(row + 1) * self.cols]
     }
+
+    /// A range of rows.
+    ///
+    /// # Panics
+    /// When the range leaves the view.
+    pub fn rows(&self, range: Range<usize>) -> View<'a> {
+        View {
+            values: &self.values[range.start * self.cols..range.end * self.cols],
+            cols: self.cols,
+        }
+    }
 }
 
 /// Borrowed rows `[rows, cols]`, writable, contiguous.
@@ -181,6 +192,17 @@ impl<'a> ViewMut<'a> {
     pub fn view(&self) -> View<'_> {
         View {
             values: self.values,
+            cols: self.cols,
+        }
+    }
+
+    /// A range of rows, writable.
+    ///
+    /// # Panics
+    /// When the range leaves the view.
+    pub fn rows_mut(&mut self, range: Range<usize>) -> ViewMut<'_> {
+        ViewMut {
+            values: &mut self.values[range.start * self.cols..range.end * self.cols],
             cols: self.cols,
         }
     }

@@ -315,9 +315,14 @@ pub fn shapes_that_disagree_are_errors(backend: &dyn Backend) {
     // Few rows and many may take different ways; both look at the room they are given.
     for rows in [1, 16] {
         let x = activations(&mut noise, rows, 64);
-        let (mut dst, mut room) = (out(rows, 8), out(rows, 8));
-        let gated = queue.linear_gated(dst.view_mut(), room.view_mut(), x.view(), &w, Gate::Silu);
-        assert_refused("room of a gated product", gated);
+        for (what, room_rows, room_cols) in
+            [("cols", rows, 8), ("no row", 0, 16), ("rows", rows + 1, 16)]
+        {
+            let (mut dst, mut room) = (out(rows, 8), out(room_rows, room_cols));
+            let gated =
+                queue.linear_gated(dst.view_mut(), room.view_mut(), x.view(), &w, Gate::Silu);
+            assert_refused(&format!("room of a gated product: {what}"), gated);
+        }
     }
     assert_refused(
         "norm weight",
