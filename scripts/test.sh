@@ -101,6 +101,10 @@ say "the same answers however the server is run"
 python3 scripts/clients/same.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --prompts 40 --new 16 | tee "$log/same"
 count "$log/same"
 
+say "how long a first token takes is known before it is computed"
+python3 scripts/clients/stand.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" forecast | tee "$log/forecast"
+count "$log/forecast"
+
 say "a world that breaks"
 python3 scripts/clients/kill.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/kill"
 count "$log/kill"

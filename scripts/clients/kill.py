@@ -2,7 +2,7 @@
 
     python kill.py UCUZ MODEL [--scene NAME]
 
-Scenes: stall (the engine's thread is held), forgiven (held, then let go), sigterm (200 requests inside), files (64 file
+Scenes: stall (the engine's thread is held), leaving (held while the server is asked to end), forgiven (held, then let go), sigterm (200 requests inside), files (64 file
 descriptors), disk (stderr on a full disk), gone (the process is killed: no stream may look finished). Exit code 1 when any
 outcome is wrong.
 """
@@ -126,6 +126,12 @@ def outcomes(clients):
     return sorted({str(client.outcome) for client in clients})
 
 
+def reap(thread):
+    """The kernel ends a held thread with its process, but who holds it must hear of it first."""
+    while not os.WIFSIGNALED(status := os.waitpid(thread, WALL)[1]) and not os.WIFEXITED(status):
+        pass
+
+
 def stall():
     server = Server("--stall-exit", "5")
     clients = [Client(server) for _ in range(4)]
@@ -137,12 +143,27 @@ def stall():
     status = server.health()[1].get("status")
     seen = outcomes(clients)
     ended = time.monotonic()
-    # The kernel ends a held thread with its process, but who holds it must hear of it first.
-    while not os.WIFSIGNALED(status_of := os.waitpid(thread, WALL)[1]) and not os.WIFEXITED(status_of):
-        pass
+    reap(thread)
     code = server.exit(30)
     print(f"stall: /health 503 ({status}) after {unwell:.1f} s, streams ended by {seen}, exit {code} {time.monotonic() - ended:.1f} s later")
     return (status, seen, code) == ("stalled", ["error"], 70)
+
+
+def leaving():
+    server = Server("--stall-exit", "5", "--drain-timeout", "120")
+    clients = [Client(server) for _ in range(4)]
+    begun(server, clients)
+    thread = server.engine()
+    ptrace(SEIZE, thread)
+    ptrace(INTERRUPT, thread)
+    server.process.terminate()
+    began = time.monotonic()
+    seen = outcomes(clients)
+    reap(thread)
+    code = server.exit(30)
+    seconds = time.monotonic() - began
+    print(f"leaving: asked to end with its engine held, streams ended by {seen}, exit {code} after {seconds:.1f} s")
+    return (seen, code) == (["error"], 70) and seconds < 20
 
 
 def forgiven():
@@ -224,7 +245,7 @@ def gone():
     return not {"length", "stop"} & set(seen) and code == -9
 
 
-scenes = [stall, forgiven, sigterm, files, disk, gone]
+scenes = [stall, leaving, forgiven, sigterm, files, disk, gone]
 chosen = [scene for scene in scenes if args.scene in (None, scene.__name__)]
 wrong = [scene.__name__ for scene in chosen if not scene()]
 if wrong:

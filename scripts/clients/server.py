@@ -26,9 +26,10 @@ class Server:
         with urllib.request.urlopen(urllib.request.Request(self.url + "/health", headers=headers), timeout=60) as answer:
             return json.load(answer)
 
-    def post(self, body):
+    def post(self, body, headers=None):
         """The answer to a completion request; raises `urllib.error.HTTPError`."""
-        request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"})
+        headers = {"content-type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=1800) as answer:
             return json.load(answer)
 

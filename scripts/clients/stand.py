@@ -3,23 +3,26 @@
     python stand.py UCUZ MODEL fair [--streams 100] [--rounds 30]
     python stand.py UCUZ MODEL overload [--seconds 300]
     python stand.py UCUZ MODEL soak [--seconds 1800]
+    python stand.py UCUZ MODEL forecast
 
 The load is `ucuz bench serve`. Exit code 1 when a figure is outside of its bound; bounds are printed beside the figures.
 """
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 
 from server import Server
 
 parser = argparse.ArgumentParser()
 parser.add_argument("ucuz")
 parser.add_argument("model")
-parser.add_argument("scene", choices=["fair", "overload", "soak"])
+parser.add_argument("scene", choices=["fair", "overload", "soak", "forecast"])
 parser.add_argument("--streams", type=int, default=100)
 parser.add_argument("--rounds", type=int, default=30)
 parser.add_argument("--seconds", type=int)
@@ -160,6 +163,32 @@ def soak():
     check("exit", code, "0", code == 0)
 
 
-{"fair": fair, "overload": overload, "soak": soak}[args.scene]()
+def forecast():
+    """A fresh server knows what a prompt takes: it takes who has four times the time, and refuses who has a quarter."""
+    server = Loaded("--kv-memory", "448MiB")
+    rng = random.Random(5)
+
+    def status(length, within_s):
+        body = {"prompt": [rng.randrange(1000, 20000) for _ in range(length)], "max_tokens": 1}
+        began = time.monotonic()
+        try:
+            server.post(body, {"x-slo-ttft-ms": str(int(1000 * within_s))})
+            return 200, time.monotonic() - began
+        except urllib.error.HTTPError as error:
+            return error.code, time.monotonic() - began
+
+    # Before any request: only the server's own two steps are known.
+    first = status(1500, 0.02)
+    check("1500 tokens in 0.02 s, asked first", first[0], 429, first[0] == 429)
+    for length in (1500, 200, 700):
+        taken = sorted(status(length, 600)[1] for _ in range(3))[1]
+        for factor, wanted in ((4, 200), (0.25, 429)):
+            got = status(length, factor * taken)[0]
+            check(f"{length} tokens, which take {taken:.2f} s, in {factor} times that", got, wanted, got == wanted)
+    server.stop()
+    print(f"{7 - len(wrong)} passed, {len(wrong)} failed")
+
+
+{"forecast": forecast, "fair": fair, "overload": overload, "soak": soak}[args.scene]()
 if wrong:
     sys.exit(f"wrong: {', '.join(wrong)}")

@@ -3,9 +3,10 @@
 //! In `start.rs`: how it begins. In `publish.rs`: what it tells of itself, and how it dies.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use ucuz_tensor::backend::Ticket;
@@ -51,7 +52,8 @@ pub struct Engine {
     pub(crate) slow_step: Duration,
     pub(crate) published: Published,
     pub(crate) listener: Option<Box<dyn CacheListener>>,
-    pub(crate) warms_up: bool,
+    /// Dropped when the engine has warmed up; `None` when it does not.
+    pub(crate) warming_up: Option<Sender<Infallible>>,
     pub(crate) is_draining: bool,
 }
 
@@ -70,8 +72,10 @@ impl Engine {
     }
 
     fn turn_until_ended(&mut self) -> Result<(), TensorError> {
-        if self.warms_up {
+        if let Some(warming_up) = self.warming_up.take() {
             self.warm_up()?;
+            self.publish();
+            drop(warming_up);
         }
         loop {
             match self.turn()? {

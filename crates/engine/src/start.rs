@@ -59,7 +59,8 @@ impl EngineConfig {
 }
 
 impl Engine {
-    /// Starts the engine on its own thread.
+    /// Starts the engine on its own thread, and waits until it has warmed up when it is to: who comes at once is then judged
+    /// by what steps cost.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -68,13 +69,18 @@ impl Engine {
         config: EngineConfig,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Handle> {
-        let (engine, handle) = Self::new(runner, config, clock);
+        let warms_up = config.warm_up;
+        let (mut engine, handle) = Self::new(runner, config, clock);
+        let (sender, is_warm) = channel();
+        engine.warming_up = warms_up.then_some(sender);
         let thread = std::thread::Builder::new().name("ucuz-engine".to_owned());
         *lock(&handle.shared.thread) = Some(thread.spawn(move || engine.run())?);
+        // Nothing is ever sent: the sender goes when the steps are done, or with the engine.
+        let _ = is_warm.recv();
         Ok(handle)
     }
 
-    /// An engine that the caller turns, and its handle.
+    /// An engine that the caller turns, and its handle; it does not warm up.
     pub fn new(
         runner: Box<dyn Runner>,
         config: EngineConfig,
@@ -126,7 +132,7 @@ impl Engine {
             slow_step: Duration::ZERO,
             published,
             listener: config.cache_listener,
-            warms_up: config.warm_up,
+            warming_up: None,
             is_draining: false,
         };
         engine.publish();

@@ -72,3 +72,27 @@ fn an_idle_engine_wakes_for_a_request_and_ends_with_its_last_handle() {
     thread.join().unwrap();
     assert_eq!(receiver.iter().count(), 101);
 }
+
+#[test]
+fn who_comes_at_once_is_judged_by_what_steps_cost() {
+    let clock = ManualClock::default();
+    let pace = clock.clone();
+    let mut options = SimOptions::new(64, 4, 2048, 64);
+    options.pace = Some(Box::new(move |rows| {
+        pace.advance(Duration::from_millis(rows as u64));
+    }));
+    let (runner, _) = SimRunner::new(options);
+    let config = EngineConfig {
+        warm_up: true,
+        first_token_within: Some(Duration::from_millis(100)),
+        ..config(10, 1)
+    };
+    let handle = Engine::spawn(Box::new(runner), config, Arc::new(clock)).unwrap();
+    let (sender, _receiver) = channel();
+    let refused = handle.submit(request(1, 1000, 5), Box::new(ChannelSink(sender)));
+    assert!(
+        matches!(refused, Err(SubmitError::Late { expected_ms, .. }) if expected_ms > 500),
+        "{refused:?}"
+    );
+    submit(&handle, request(2, 20, 5)).iter().for_each(drop);
+}
