@@ -21,7 +21,7 @@ mod tokenizer;
 pub use error::{LlmError, LlmResult};
 pub use generation::Generation;
 pub use info::ModelInfo;
-pub use llm::{Llm, LlmParts};
+pub use llm::{Llm, LlmParts, TokenizerFacts};
 pub use load::{
     LOGIT_ROWS, LlmOptions, Loading, PROMPT_TOKENS_MAX, Scheduling, fingerprint, limits,
     workspace_bytes,
@@ -36,4 +36,5 @@ pub use ucuz_engine::{
     FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
     RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
 };
+pub use ucuz_tensor::cache::BLOCK_TOKENS;
 pub use ucuz_text::{Content, Message};

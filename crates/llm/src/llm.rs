@@ -39,6 +39,25 @@ pub struct LlmParts {
     pub info: ModelInfo,
 }
 
+/// What [`Llm::tokenizer_facts`] tells: texts of special tokens, and what stands around a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenizerFacts<'a> {
+    /// Begin of sequence.
+    pub bos: Option<String>,
+    /// End of sequence.
+    pub eos: Option<String>,
+    /// Unknown text.
+    pub unk: Option<String>,
+    /// Padding.
+    pub pad: Option<String>,
+    /// Whether a prompt of text begins with `bos`.
+    pub adds_bos: bool,
+    /// Whether it ends with `eos`.
+    pub adds_eos: bool,
+    /// The chat template as the model brings it.
+    pub chat_template: Option<&'a str>,
+}
+
 impl Llm {
     /// Puts a facade over an engine that runs already.
     pub fn from_parts(parts: LlmParts) -> Self {
@@ -249,6 +268,24 @@ impl Llm {
             leading_space: LeadingSpace::Keep,
         };
         Ok(self.tokenizer.decode(ids, options))
+    }
+
+    /// What is known of the tokenizer beside its vocabulary.
+    pub fn tokenizer_facts(&self) -> TokenizerFacts<'_> {
+        let ids = self.tokenizer.special_ids();
+        let text = |id: Option<u32>| {
+            let bytes = self.tokenizer.token_bytes(id?)?;
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        };
+        TokenizerFacts {
+            bos: text(ids.bos),
+            eos: text(ids.eos),
+            unk: text(ids.unk),
+            pad: text(ids.pad),
+            adds_bos: self.tokenizer.adds_bos(),
+            adds_eos: self.tokenizer.adds_eos(),
+            chat_template: self.template.as_ref().map(ChatTemplate::source),
+        }
     }
 
     /// Bytes of one token; empty for ids without text.

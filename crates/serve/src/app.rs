@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use ucuz_llm::Llm;
 
@@ -101,17 +100,11 @@ impl App {
 
     /// All routes.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/v1/chat/completions", post(routes::chat::create))
-            .route("/v1/completions", post(routes::completions::create))
-            .route("/v1/models", get(routes::models::list))
-            .route("/v1/models/{*id}", get(routes::models::retrieve))
-            .route("/tokenize", post(routes::tokenize::tokenize))
-            .route("/detokenize", post(routes::tokenize::detokenize))
-            .route("/health", get(routes::health::health))
-            .route("/live", get(routes::health::live))
-            .route("/metrics", get(routes::metrics::metrics))
-            .route("/version", get(routes::version::version))
+        let mut router = Router::new();
+        for route in routes::ROUTES {
+            router = router.route(route.path, (route.handler)());
+        }
+        router
             .fallback(routes::missing::not_found)
             .method_not_allowed_fallback(routes::missing::method_not_allowed)
             .layer(middleware::from_fn_with_state(

@@ -18,6 +18,9 @@ use crate::protocol::Standing;
 /// Milliseconds within which the first token is wanted; who cannot have it is refused at once.
 const FIRST_TOKEN_WITHIN: HeaderName = HeaderName::from_static("x-slo-ttft-ms");
 
+/// Where Anthropic's clients put their key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
 /// Routes that answer without a key, and then tell nothing of anybody.
 const OPEN: [&str; 2] = ["/health", "/live"];
 
@@ -54,7 +57,7 @@ fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
         ..Caller::default()
     };
     if let Some(keys) = &app.options.keys {
-        let client = bearer(headers).and_then(|key| keys.find(key));
+        let client = key(headers).and_then(|key| keys.find(key));
         let client = client.ok_or_else(unauthorized)?;
         tracing::debug!(client = client.name, "authenticated");
         caller.tenant = client.tenant;
@@ -68,17 +71,21 @@ pub(crate) fn may_know(app: &App, headers: &HeaderMap) -> bool {
     let Some(keys) = &app.options.keys else {
         return true;
     };
-    bearer(headers).is_some_and(|key| keys.find(key).is_some())
+    key(headers).is_some_and(|key| keys.find(key).is_some())
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, key) = value.split_once(' ')?;
+/// OpenAI's clients send a bearer token, Anthropic's a header of its own.
+fn key(headers: &HeaderMap) -> Option<&str> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return headers.get(&API_KEY)?.to_str().ok().map(str::trim);
+    };
+    let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
 fn unauthorized() -> ApiError {
-    let message = "this server needs a key; send it as \"Authorization: Bearer KEY\"";
+    let message =
+        "this server needs a key; send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"";
     ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
 }
 

@@ -41,8 +41,10 @@ pub use kv_events::{
 };
 pub use options::{CacheSharing, Limits, ServeOptions};
 pub use protocol::{
-    ChatRequest, CompletionRequest, Delivery, Standing, parse_chat, parse_completion,
+    ChatRequest, CompletionRequest, Delivery, MessagesPurpose, MessagesRequest, ResponsesRequest,
+    Standing, parse_chat, parse_completion, parse_messages, parse_responses,
 };
+pub use routes::{ROUTES, Route};
 pub use server::Server;
 pub use socket::Socket;
 pub use watchdog::Ending;

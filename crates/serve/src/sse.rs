@@ -30,7 +30,7 @@ pub(crate) trait Chunks: Send + Unpin + 'static {
     /// One output of one choice.
     ///
     /// # Errors
-    /// The stream ends with this error instead of `[DONE]`.
+    /// The stream ends with this error.
     fn output(
         &mut self,
         choice: usize,
@@ -38,8 +38,13 @@ pub(crate) trait Chunks: Send + Unpin + 'static {
         frames: &mut Frames,
     ) -> Result<(), ApiError>;
 
-    /// What comes after the last output, before `[DONE]`.
+    /// What comes after the last output.
     fn close(&mut self, frames: &mut Frames);
+
+    /// What ends a stream that fails, in place of the rest.
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
+        frames.push(&error.body());
+    }
 }
 
 /// Frames that wait to be written.
@@ -51,7 +56,26 @@ pub(crate) struct Frames {
 impl Frames {
     /// Adds one event with JSON data.
     pub(crate) fn push(&mut self, data: &impl Serialize) {
+        self.add("", data);
+    }
+
+    /// Adds one event with a name and JSON data.
+    pub(crate) fn push_named(&mut self, name: &'static str, data: &impl Serialize) {
+        self.add(name, data);
+    }
+
+    /// Adds the event with which OpenAI ends chunks.
+    pub(crate) fn done(&mut self) {
+        self.bytes.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn add(&mut self, name: &'static str, data: &impl Serialize) {
         let start = self.bytes.len();
+        if !name.is_empty() {
+            self.bytes.extend_from_slice(b"event: ");
+            self.bytes.extend_from_slice(name.as_bytes());
+            self.bytes.push(b'\n');
+        }
         self.bytes.extend_from_slice(b"data: ");
         // JSON of our own types holds no line break, and writing it to memory does not fail.
         if serde_json::to_writer(&mut self.bytes, data).is_err() {
@@ -110,13 +134,12 @@ impl<C: Chunks> ChunkStream<C> {
                 Poll::Pending => return,
                 Poll::Ready(Some((choice, output))) => {
                     if let Err(error) = self.chunks.output(choice, output, &mut self.frames) {
-                        self.frames.push(&error.body());
+                        self.chunks.fail(&error, &mut self.frames);
                         self.samples = None;
                     }
                 }
                 Poll::Ready(None) => {
                     self.chunks.close(&mut self.frames);
-                    self.frames.bytes.extend_from_slice(b"data: [DONE]\n\n");
                     self.samples = None;
                 }
             }
@@ -132,7 +155,8 @@ impl<C: Chunks> Stream for ChunkStream<C> {
         let collected = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| self.collect(cx))));
         if let Err(panic) = collected {
             let error = unwind::error(panic.as_ref());
-            self.frames.push(&error.body());
+            let stream = &mut *self;
+            stream.chunks.fail(&error, &mut stream.frames);
             self.samples = None;
         }
         if self.frames.bytes.is_empty() {

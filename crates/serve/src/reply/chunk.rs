@@ -53,7 +53,7 @@ impl ChunkWriter {
         });
     }
 
-    /// The chunk of the usage and of the explanation, where they were asked for.
+    /// The chunk of the usage and of the explanation, where they were asked for, and the end.
     pub(super) fn close(&self, frames: &mut Frames) {
         let Delivery {
             include_usage,
@@ -69,5 +69,6 @@ impl ChunkWriter {
                 explanation: self.usage.explanations(explain),
             });
         }
+        frames.done();
     }
 }

@@ -1,10 +1,12 @@
 //! From outputs to the JSON of an answer, whole or in chunks.
 
+pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod chunk;
 pub(crate) mod completion;
 mod explain;
 mod logprobs;
+pub(crate) mod responses;
 mod sampling;
 mod usage;
 

@@ -1,7 +1,7 @@
 //! Keys, who shares with whom, deadlines, and what the numbers say of it.
 
 use serde_json::Value;
-use ucuz_serve::{ApiKeys, CacheSharing};
+use ucuz_serve::{ApiKeys, CacheSharing, ROUTES};
 
 use crate::client::{Answer, ask, post};
 use crate::fixture::{Fixture, Setup};
@@ -45,31 +45,30 @@ async fn start(sharing: CacheSharing) -> Fixture {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_route_but_two_needs_a_key() {
     let server = start(CacheSharing::Tenant).await;
-    let routes = [
-        ("GET", "/v1/models"),
-        ("GET", "/v1/models/sim"),
-        ("GET", "/metrics"),
-        ("GET", "/version"),
-        ("GET", "/nowhere"),
-        ("POST", "/v1/chat/completions"),
-        ("POST", "/v1/completions"),
-        ("POST", "/tokenize"),
-        ("POST", "/detokenize"),
-    ];
-    for (method, path) in routes {
+    let closed = ROUTES
+        .iter()
+        .filter(|route| !["/health", "/live"].contains(&route.path));
+    let routes = closed.map(|route| (route.method, route.path.replace("{*id}", "sim")));
+    for (method, path) in routes.chain([("GET", "/nowhere".to_owned())]) {
         let request =
             format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
         for wrong in [
             "authorization: Bearer wrong",
             "authorization: Basic abc",
+            "x-api-key: wrong",
             "x: y",
         ] {
             let answer = ask(server.address, &with(request.clone().into_bytes(), wrong)).await;
             assert_eq!(answer.status, 401, "{path}");
             assert_eq!(answer.json()["error"]["code"], "invalid_api_key");
         }
-        let right = bearer(request.into_bytes(), BOB);
-        assert_ne!(ask(server.address, &right).await.status, 401, "{path}");
+        for right in [
+            format!("authorization: Bearer {BOB}"),
+            format!("x-api-key: {BOB}"),
+        ] {
+            let right = with(request.clone().into_bytes(), &right);
+            assert_ne!(ask(server.address, &right).await.status, 401, "{path}");
+        }
     }
     for path in ["/health", "/live"] {
         let request = crate::client::get(path);

@@ -120,6 +120,7 @@ pub fn encode_chat(tokenizer: &Tokenizer, rendered: &Rendered) -> Result<Vec<u32
 /// A compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
+    source: String,
     environment: Environment<'static>,
     guard: Guard,
     tokens: TemplateTokens,
@@ -148,6 +149,7 @@ impl ChatTemplate {
                 reason: guard.expand(&describe(&error)),
             })?;
         Ok(ChatTemplate {
+            source: source.to_owned(),
             environment,
             guard,
             tokens: tokens.clone(),
@@ -164,6 +166,11 @@ impl ChatTemplate {
             known: builtin::NAMES,
         })?;
         ChatTemplate::new(Some(source), tokens)
+    }
+
+    /// The template as the model brings it.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Renders a conversation.

@@ -1,0 +1,265 @@
+//! The body of OpenAI's `/v1/responses`.
+//!
+//! Nothing is stored: an answer cannot be continued by its id, the client sends what was said before.
+//! Source: OpenAI API reference, "Responses".
+
+use ucuz_llm::{GenerateRequest, Input, Message, SamplingOptions};
+
+use super::common::{self, Standing};
+use crate::clip::{Clip, shown};
+use crate::error::ApiError;
+use crate::fields::{Fields, unknown};
+use crate::json::{self, Json};
+
+/// A responses request whose types and names are right.
+#[derive(Debug, Clone)]
+pub struct ResponsesRequest {
+    /// The model asked for; absent means the one served.
+    pub model: Option<String>,
+    /// What to generate.
+    pub generate: GenerateRequest,
+    /// As Server-Sent Events.
+    pub stream: bool,
+    /// How it stands among others.
+    pub standing: Standing,
+    /// The system prompt of this turn, told back in the answer.
+    pub instructions: Option<String>,
+    /// The client's own notes, told back in the answer.
+    pub metadata: Vec<(String, String)>,
+    /// Fields that were given and have no effect.
+    pub ignored: Vec<&'static str>,
+}
+
+/// Fields without an effect on the answer here.
+const HARMLESS: [&str; 9] = [
+    "store",
+    "user",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "parallel_tool_calls",
+    "max_tool_calls",
+    "stream_options",
+];
+
+/// Fields that would change the answer, and the only value that does not.
+const NEUTRAL: [(&str, fn(&Json) -> bool); 10] = [
+    ("background", |v| *v == Json::Bool(false)),
+    ("truncation", |v| is_text(v, "disabled")),
+    ("tools", is_empty),
+    ("include", is_empty),
+    ("tool_choice", |v| is_text(v, "auto") || is_text(v, "none")),
+    ("reasoning", is_empty),
+    ("previous_response_id", |_| false),
+    ("conversation", |_| false),
+    ("prompt", |_| false),
+    ("top_logprobs", |v| crate::fields::as_u32(v) == Some(0)),
+];
+
+/// Most entries of `metadata`, and most bytes of a key and of a value.
+const METADATA_MAX: (usize, usize, usize) = (16, 64, 512);
+
+/// Reads a responses request.
+///
+/// # Errors
+/// 400 naming the field, the rule and the value; never panics, whatever the bytes.
+pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
+    let mut fields = Fields::of_body(json::parse(body)?)?;
+    let model = fields.string("model")?;
+    let stream = fields.bool("stream")?.unwrap_or(false);
+    let standing = common::standing(&mut fields)?;
+    let instructions = fields.string("instructions")?;
+    let mut messages: Vec<Message> = Vec::new();
+    messages.extend(
+        instructions
+            .as_deref()
+            .map(|text| Message::new("system", text)),
+    );
+    messages.extend(input(&mut fields)?);
+    let mut generate = GenerateRequest::new(Input::Chat(messages));
+    generate.max_tokens = fields.u32("max_output_tokens")?;
+    generate.sampling = SamplingOptions {
+        temperature: fields.f32("temperature")?,
+        top_p: fields.f32("top_p")?,
+        seed: fields.seed("seed")?,
+        ..SamplingOptions::default()
+    };
+    text_format(&mut fields)?;
+    let metadata = metadata(&mut fields)?;
+    let ignored = settle(fields)?;
+    Ok(ResponsesRequest {
+        model,
+        generate,
+        stream,
+        standing,
+        instructions,
+        metadata,
+        ignored,
+    })
+}
+
+/// A text, or the items of a conversation.
+fn input(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
+    match fields.take("input") {
+        Some(Json::String(text)) => Ok(vec![Message::new("user", &text)]),
+        Some(Json::Array(items)) if !items.is_empty() => {
+            items.into_iter().enumerate().map(item).collect()
+        }
+        Some(Json::Array(_)) | None => Err(ApiError::invalid(
+            "input",
+            "input is empty or missing; give text or at least one item",
+        )),
+        Some(other) => Err(fields.wrong("input", &other, "a string or a list of items")),
+    }
+}
+
+fn item((index, value): (usize, Json)) -> Result<Message, ApiError> {
+    let mut fields = Fields::nested(format!("input[{index}]"), value)?;
+    let name = fields.full_name("type");
+    match fields.string("type")?.as_deref() {
+        None | Some("message") => {}
+        Some(other) => {
+            let message = format!("{name} is {}, only \"message\" is supported", Clip(other));
+            return Err(ApiError::invalid(name, message));
+        }
+    }
+    let name = fields.full_name("role");
+    let role = match fields.string("role")?.as_deref() {
+        Some("user") => "user",
+        Some("assistant") => "assistant",
+        Some("system" | "developer") => "system",
+        other => {
+            let given = Clip(other.unwrap_or("missing"));
+            let message = format!(
+                "{name} is {given}, it must be \"system\", \"developer\", \"user\" or \"assistant\""
+            );
+            return Err(ApiError::invalid(name, message));
+        }
+    };
+    let name = fields.full_name("content");
+    let content = match fields.take("content") {
+        Some(Json::String(text)) => text,
+        Some(Json::Array(parts)) if !parts.is_empty() => {
+            let parts = parts.into_iter().enumerate();
+            let texts = parts.map(|(part, value)| text_part(&format!("{name}[{part}]"), value));
+            texts.collect::<Result<Vec<_>, _>>()?.join(" ")
+        }
+        Some(other) => return Err(fields.wrong("content", &other, "a string or a list of parts")),
+        None => {
+            return Err(ApiError::invalid(
+                name.clone(),
+                format!("{name} is missing; give text"),
+            ));
+        }
+    };
+    // An answer sent back carries both.
+    fields.take("id");
+    fields.take("status");
+    fields.finish()?;
+    Ok(Message::new(role, &content))
+}
+
+fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
+    let mut fields = Fields::nested(name.to_owned(), part)?;
+    let kind = fields.string("type")?;
+    if !matches!(kind.as_deref(), Some("input_text" | "output_text")) {
+        let given = Clip(kind.as_deref().unwrap_or("missing"));
+        let message = format!(
+            "{name}.type is {given}, only \"input_text\" and \"output_text\" are supported"
+        );
+        return Err(ApiError::invalid(format!("{name}.type"), message));
+    }
+    fields.take("annotations");
+    fields.take("logprobs");
+    let Some(text) = fields.string("text")? else {
+        return Err(ApiError::invalid(
+            format!("{name}.text"),
+            format!("{name}.text is missing"),
+        ));
+    };
+    fields.finish()?;
+    Ok(text)
+}
+
+/// `text.format` other than plain text needs constrained decoding.
+fn text_format(fields: &mut Fields) -> Result<(), ApiError> {
+    let Some(value) = fields.take("text") else {
+        return Ok(());
+    };
+    let mut text = Fields::nested("text".to_owned(), value)?;
+    if let Some(format) = text.take("format") {
+        let mut format = Fields::nested("text.format".to_owned(), format)?;
+        if format.string("type")?.as_deref() != Some("text") {
+            return Err(unsupported("text.format"));
+        }
+        format.finish()?;
+    }
+    text.finish()
+}
+
+fn metadata(fields: &mut Fields) -> Result<Vec<(String, String)>, ApiError> {
+    const EXPECTED: &str = "an object of short strings";
+    let (most, key_bytes, value_bytes) = METADATA_MAX;
+    let entries = match fields.take("metadata") {
+        None => return Ok(Vec::new()),
+        Some(Json::Object(entries)) => entries,
+        Some(other) => return Err(fields.wrong("metadata", &other, EXPECTED)),
+    };
+    if entries.len() > most {
+        return Err(fields.too_many("metadata", entries.len(), most));
+    }
+    let entries = entries.into_iter().map(|(key, value)| match value {
+        Json::String(value) if key.len() <= key_bytes && value.len() <= value_bytes => {
+            Ok((key, value))
+        }
+        other => {
+            let message = format!(
+                "metadata[{}] is {}; keys have at most {key_bytes} bytes and values are strings of at most {value_bytes}",
+                Clip(&key),
+                shown(&other)
+            );
+            Err(ApiError::invalid("metadata", message))
+        }
+    });
+    entries.collect()
+}
+
+fn settle(fields: Fields) -> Result<Vec<&'static str>, ApiError> {
+    let mut ignored = Vec::new();
+    for (name, value) in fields.rest() {
+        if value == Json::Null {
+            continue;
+        }
+        if let Some(harmless) = HARMLESS.iter().find(|harmless| **harmless == name) {
+            ignored.push(*harmless);
+            continue;
+        }
+        match NEUTRAL.iter().find(|(neutral, _)| *neutral == name) {
+            Some((_, is_neutral)) if is_neutral(&value) => {}
+            Some((name, _)) => return Err(unsupported(name)),
+            None => return Err(unknown(&name)),
+        }
+    }
+    ignored.sort_unstable();
+    Ok(ignored)
+}
+
+fn unsupported(name: &'static str) -> ApiError {
+    let message = format!(
+        "field {name} with this value is not supported and would change the answer; leave it out"
+    );
+    ApiError::bad_request("unsupported_parameter", message).with_param(name)
+}
+
+fn is_text(value: &Json, text: &str) -> bool {
+    matches!(value, Json::String(value) if value == text)
+}
+
+fn is_empty(value: &Json) -> bool {
+    match value {
+        Json::Array(items) => items.is_empty(),
+        Json::Object(entries) => entries.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,61 @@
+//! `POST /v1/responses`: OpenAI's newer form of a chat. Nothing is stored.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::error::ApiError;
+use crate::protocol::parse_responses;
+use crate::reply::describe;
+use crate::reply::responses::{ResponseEvents, ResponseHead, whole};
+use crate::samples::Samples;
+use crate::{body, sse};
+
+/// The field that holds the prompt.
+const INPUT: &str = "input";
+
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let caller = Caller::of(&request);
+    let body = body::read(request, &app.options.limits).await?;
+    app.check_room()?;
+    let prepare = move |app: &App| {
+        let mut request = parse_responses(&body)?;
+        app.check_model(request.model.as_deref())?;
+        request.generate.class = caller.class(app, &request.standing)?;
+        let now = (app.options.clock)();
+        let prepared = app.llm.prepare(&request.generate, app.draw(), now);
+        let prepared = prepared.map_err(|error| ApiError::from_llm(error, INPUT))?;
+        Ok((request, prepared))
+    };
+    let (request, prepared) = app.prepare(prepare).await?;
+    let prepared = [prepared];
+    let samples = Samples::start(&app, &prepared);
+    let samples = samples.map_err(|error| ApiError::from_llm(error, INPUT))?;
+    let head = ResponseHead {
+        id: app.new_id("resp_"),
+        item: app.new_id("msg_"),
+        created: app.now(),
+        model: app.options.model_id.clone(),
+        instructions: request.instructions,
+        max_output_tokens: request.generate.max_tokens,
+        temperature: prepared[0].params.temperature,
+        top_p: prepared[0].params.top_p,
+        metadata: request.metadata,
+    };
+    let mut response = match request.stream {
+        true => sse::response(
+            samples,
+            ResponseEvents::new(head),
+            app.options.limits.keep_alive,
+        ),
+        false => whole(&head, samples).await?,
+    };
+    describe(&mut response, &prepared, &request.ignored);
+    Ok(response)
+}
