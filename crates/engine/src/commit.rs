@@ -11,6 +11,7 @@ use crate::error::FailureKind;
 use crate::event::{Closed, Event, FinishReason, TokenEvent, TokenScore};
 use crate::handle::{CloseReason, RequestId};
 use crate::plan::{PlannedSequence, StepPlan};
+use crate::request::Pooling;
 use crate::scheduler::Scheduler;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
@@ -100,9 +101,10 @@ impl Scheduler {
             };
             sequence.progress.read_until = position + 1;
             sequence.has_failed_once = false;
-            let end = match sequence.is_score(position) {
-                true => take_score(sequence, position, row),
-                false => self.take_token(sequence, row),
+            let end = match sequence.request.pool {
+                Some(pooling) => take_hidden(sequence, (position, pooling), &row.hidden),
+                None if sequence.is_score(position) => take_score(sequence, position, row),
+                None => self.take_token(sequence, row),
             };
             match end {
                 Ok(None) => {}
@@ -316,6 +318,29 @@ fn served_prompt(sequence: &mut Sequence, entry: &PlannedSequence) -> u64 {
     let first = entry.start.max(sequence.served);
     sequence.served = entry.end().max(sequence.served);
     entry.end().min(sequence.prompt_len()).saturating_sub(first) as u64
+}
+
+/// Adds a token's last norm; after that of the last token, the vector is whole.
+fn take_hidden(
+    sequence: &mut Sequence,
+    (position, pooling): (usize, Pooling),
+    hidden: &[f32],
+) -> Result<Option<FinishReason>, Closed> {
+    sequence.pooled.resize(hidden.len(), 0.0);
+    for (sum, &value) in sequence.pooled.iter_mut().zip(hidden) {
+        *sum += f64::from(value);
+    }
+    if position + 1 < sequence.prompt_len() {
+        return Ok(None);
+    }
+    let count = match pooling {
+        Pooling::Mean => sequence.prompt_len(),
+        Pooling::Last => 1,
+    };
+    let sums = std::mem::take(&mut sequence.pooled);
+    let vector = sums.iter().map(|sum| (sum / count as f64) as f32);
+    sequence.sink.send(Event::Pooled(vector.collect()))?;
+    Ok(Some(FinishReason::Length))
 }
 
 fn take_score(

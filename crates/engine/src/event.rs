@@ -27,6 +27,8 @@ pub trait EventSink: Send {
 pub enum Event {
     /// Log-probabilities of every prompt token after the first; once, before the first token, if asked for.
     PromptScored(Vec<TokenScore>),
+    /// The prompt as one vector, `[hidden]`, if that was asked for; nothing but the end follows.
+    Pooled(Vec<f32>),
     /// The next token.
     Token(TokenEvent),
     /// The request ended as it should.

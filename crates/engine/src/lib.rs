@@ -55,7 +55,7 @@ pub use plan::{PlannedSequence, StepPlan};
 
 pub use prefix::{BlockHash, BlockTokens, CacheScope};
 pub use publish::panic_text;
-pub use request::{LOGPROBS_MAX, Request, RequestClass};
+pub use request::{LOGPROBS_MAX, Pooling, Request, RequestClass};
 pub use runner::Runner;
 pub use sequence::Progress;
 pub use start::EngineConfig;

@@ -24,6 +24,8 @@ pub struct PlannedSequence {
     pub rows: usize,
     /// First position whose logits are read; `start + rows` when none is.
     pub read_from: usize,
+    /// Whether what is read goes through the head; rows that are pooled do not.
+    pub has_logits: bool,
 }
 
 impl PlannedSequence {
@@ -59,9 +61,10 @@ impl StepPlan {
             let (first, last) = (entry.start + 1, entry.end());
             entry.rows * (first + last) / 2
         };
+        let heads = self.entries.iter().filter(|entry| entry.has_logits);
         StepShape {
             rows: self.rows(),
-            reads: self.entries.iter().map(|entry| entry.reads().len()).sum(),
+            reads: heads.map(|entry| entry.reads().len()).sum(),
             attended: self.entries.iter().map(attended).sum(),
         }
     }
@@ -152,6 +155,15 @@ fn sample_row<'a>(
         forbidden: &[],
         logprobs: request.logprobs,
     };
+    if request.pool.is_some() {
+        return SampleRow {
+            take: Take::Hidden,
+            params: greedy,
+            counts: &[],
+            logprobs: None,
+            ..row
+        };
+    }
     if sequence.is_score(position) {
         return SampleRow {
             take: Take::Score(sequence.tokens[position + 1]),

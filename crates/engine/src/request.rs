@@ -34,8 +34,19 @@ pub struct Request {
     pub logprobs: Option<u32>,
     /// Report each prompt token's log-probability and this many of the likeliest ids in its place.
     pub prompt_logprobs: Option<u32>,
+    /// Report one vector of the prompt instead of tokens; needs `max_tokens` 0.
+    pub pool: Option<Pooling>,
     /// Who asks, and how it is treated for that.
     pub class: RequestClass,
+}
+
+/// How the last norms of a prompt's tokens, `[tokens, hidden]`, become one vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooling {
+    /// Their mean, summed in order of position.
+    Mean,
+    /// That of the last token.
+    Last,
 }
 
 /// How a request stands among others; nothing of it changes its tokens.
@@ -88,11 +99,15 @@ impl Request {
             let rule = format!("at most {STOP_IDS_MAX} ids");
             return Err(invalid("stop_ids", self.stop_ids.len(), rule));
         }
-        if self.max_tokens == 0 && self.prompt_logprobs.is_none() {
+        if self.pool.is_some() && (self.max_tokens > 0 || self.prompt_logprobs.is_some()) {
+            let rule = "no tokens and no scores beside it";
+            return Err(invalid("pool", self.max_tokens, rule));
+        }
+        if self.max_tokens == 0 && self.prompt_logprobs.is_none() && self.pool.is_none() {
             return Err(invalid(
                 "max_tokens",
                 0,
-                "at least 1 unless the prompt is scored",
+                "at least 1 unless the prompt is scored or pooled",
             ));
         }
         if self.min_tokens > self.max_tokens {

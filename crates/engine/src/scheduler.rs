@@ -311,5 +311,6 @@ fn entry(sequence: &mut Sequence, rows: usize) -> PlannedSequence {
         start,
         rows,
         read_from,
+        has_logits: sequence.request.pool.is_none(),
     }
 }

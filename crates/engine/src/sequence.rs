@@ -9,7 +9,7 @@ use ucuz_tensor::sampling::TokenCount;
 use crate::event::{EventSink, TokenScore, Usage};
 use crate::handle::RequestId;
 use crate::prefix::BlockHash;
-use crate::request::Request;
+use crate::request::{Pooling, Request};
 use crate::tenants::TenantId;
 
 /// How far a sequence is. No prefill phase, no decode phase: only these numbers, all counts of tokens.
@@ -77,6 +77,8 @@ pub(crate) struct Sequence {
     pub counts: Vec<TokenCount>,
     /// Scores of prompt tokens so far; emptied when sent.
     pub scores: Vec<TokenScore>,
+    /// Sums of the last norms so far, `[hidden]`; empty when nothing is pooled.
+    pub pooled: Vec<f64>,
     pub usage: Usage,
     /// Leading tokens that the tenant was charged for.
     pub served: usize,
@@ -98,11 +100,13 @@ impl Sequence {
     ) -> Self {
         let tokens = std::mem::take(&mut request.prompt);
         let scores_prompt = request.prompt_logprobs.is_some();
-        // The last prompt token is computed only to choose a token after it.
-        let known = tokens.len() - usize::from(request.max_tokens == 0);
+        // The last prompt token is computed only to choose a token after it, or for its own sake.
+        let is_last_idle = request.max_tokens == 0 && request.pool.is_none();
+        let known = tokens.len() - usize::from(is_last_idle);
+        let reads_all = scores_prompt || request.pool == Some(Pooling::Mean);
         let progress = Progress {
             known,
-            read_until: if scores_prompt { 0 } else { tokens.len() - 1 },
+            read_until: if reads_all { 0 } else { tokens.len() - 1 },
             ..Progress::default()
         };
         let usage = Usage {
@@ -128,6 +132,7 @@ impl Sequence {
             slot: None,
             counts,
             scores: Vec::new(),
+            pooled: Vec::new(),
             usage,
             served: 0,
             has_failed_once: false,
@@ -305,6 +310,7 @@ mod tests {
             stop_ids: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
+            pool: None,
             class: RequestClass::default(),
         };
         Sequence::new(RequestId(1), request, Box::new(Nowhere), 2, Duration::ZERO)

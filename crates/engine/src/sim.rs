@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use ucuz_tensor::backend::{Limits, Ticket};
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK, PagedGroup};
-use ucuz_tensor::sampling::{RowFault, SampleRow, SampleScratch, Sampled, SampledRow, sample_row};
+use ucuz_tensor::sampling::{
+    RowFault, SampleRow, SampleScratch, Sampled, SampledRow, Take, sample_row,
+};
 use ucuz_tensor::{Batch, CacheSpec, KvDtype, TensorError, TensorResult};
 
 use crate::clock::Clock;
@@ -213,6 +215,11 @@ impl SimRunner {
             "a row chooses the next position"
         );
         let hash = self.hash(batch, sequence, position);
+        if order.take == Take::Hidden {
+            let value = |i| (mix(hash ^ i) >> 40) as f32 / (1 << 24) as f32;
+            let hidden: Vec<f32> = (0..HIDDEN).map(value).collect();
+            return SampledRow::of_hidden(&hidden);
+        }
         for (id, logit) in (0u64..).zip(&mut self.logits) {
             *logit = (mix(hash ^ id) >> 40) as f32 / (1 << 21) as f32;
         }
@@ -360,6 +367,9 @@ fn broken(what: &str) -> TensorError {
 }
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+/// Numbers of a hidden row.
+const HIDDEN: u64 = 4;
+
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -165,6 +165,7 @@ fn start(handle: &Handle, k: u32) -> mpsc::Receiver<Event> {
         stop_ids: Vec::new(),
         logprobs: None,
         prompt_logprobs: None,
+        pool: None,
         class: RequestClass::default(),
     };
     let (sender, receiver) = mpsc::sync_channel(TOKENS as usize + 2);

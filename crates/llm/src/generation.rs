@@ -96,6 +96,7 @@ impl Generation {
                     .map(|score| self.logprob(score.id, score.logprob, &score.top))
                     .collect(),
             ),
+            Event::Pooled(vector) => Output::Pooled(vector),
             Event::Token(token) => self.token(&token),
             Event::Done { reason, usage } => self.done(reason, usage),
             // The answer was whole before whatever failed.

@@ -33,7 +33,7 @@ pub use request::{GenerateRequest, Input, SamplingOptions};
 pub use scope::{SALT_BYTES_MAX, cache_scope};
 pub use ucuz_engine::{
     BlockHash, CacheEvent, CacheListener, CacheScope, Clock, Closed, Event, EventSink, FailureKind,
-    FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
+    FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Pooling, Refusals,
     RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
 };
 pub use ucuz_tensor::cache::BLOCK_TOKENS;

@@ -228,6 +228,7 @@ impl Llm {
             stop_ids: prepared.stop_ids.clone(),
             logprobs: prepared.logprobs,
             prompt_logprobs: prepared.prompt_logprobs,
+            pool: prepared.pool,
             class: prepared.class,
         };
         let id = self.handle.submit(request, sink)?;

@@ -44,6 +44,8 @@ pub enum Output {
     Nothing,
     /// Log-probabilities of every prompt token after the first.
     Prompt(Vec<TokenLogprob>),
+    /// The prompt as one vector, `[hidden]`, of the length that the pooling gave it.
+    Pooled(Vec<f32>),
     /// More of the answer.
     Delta(Delta),
     /// The last piece, and the end.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ucuz_engine::RequestClass;
+use ucuz_engine::{Pooling, RequestClass};
 use ucuz_formats::config::GenerationDefaults;
 use ucuz_tensor::sampling::SamplingParams;
 
@@ -58,6 +58,8 @@ pub struct Prepared {
     pub logprobs: Option<u32>,
     /// Log-probabilities of the prompt.
     pub prompt_logprobs: Option<u32>,
+    /// One vector of the prompt instead of an answer.
+    pub pool: Option<Pooling>,
     /// Whether special tokens are left out of the text.
     pub skip_special_tokens: bool,
     /// Who asks, and how it is treated for that.
@@ -116,6 +118,7 @@ pub(crate) fn resolve(
         n: request.n,
         logprobs: request.logprobs,
         prompt_logprobs: request.prompt_logprobs,
+        pool: request.pool,
         skip_special_tokens: request.skip_special_tokens,
         class: request.class,
         is_chat: matches!(request.input, Input::Chat(_)),
@@ -162,7 +165,7 @@ fn max_tokens(request: &GenerateRequest, prompt: usize, context: usize) -> LlmRe
     }
     let left = u32::try_from(context - prompt).unwrap_or(u32::MAX);
     let max = request.max_tokens.unwrap_or(left);
-    if max == 0 && request.prompt_logprobs.is_none() {
+    if max == 0 && request.prompt_logprobs.is_none() && request.pool.is_none() {
         return Err(LlmError::invalid(
             "max_tokens",
             "max_tokens is 0; it must be at least 1 (0 only scores a prompt)",

@@ -1,6 +1,6 @@
 //! What a caller asks for, before defaults are resolved.
 
-use ucuz_engine::RequestClass;
+use ucuz_engine::{Pooling, RequestClass};
 use ucuz_text::Message;
 
 /// A prompt in one of its forms.
@@ -60,6 +60,8 @@ pub struct GenerateRequest {
     pub logprobs: Option<u32>,
     /// Report the same for every prompt token after the first.
     pub prompt_logprobs: Option<u32>,
+    /// Report one vector of the prompt instead of an answer; needs `max_tokens` 0.
+    pub pool: Option<Pooling>,
     /// Whether special tokens are left out of the text.
     pub skip_special_tokens: bool,
     /// Who asks, and how it is treated for that.
@@ -80,6 +82,7 @@ impl GenerateRequest {
             n: 1,
             logprobs: None,
             prompt_logprobs: None,
+            pool: None,
             skip_special_tokens: true,
             class: RequestClass::default(),
         }

@@ -123,7 +123,7 @@ fn finish((mut generation, events): (Generation, mpsc::Receiver<Event>)) -> (Vec
                 return (tokens, finished);
             }
             Output::Failed { text, .. } => panic!("{text}"),
-            Output::Nothing | Output::Prompt(_) => {}
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
         }
     }
     panic!("no end");

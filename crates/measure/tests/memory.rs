@@ -47,6 +47,7 @@ fn real(options: SimOptions, pasts: &[usize]) -> Stats {
             stop_ids: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
+            pool: None,
             class: RequestClass::default(),
         };
         handle.submit(request, Box::new(Deaf)).unwrap();

@@ -70,6 +70,7 @@ fn request(order: Order) -> Request {
         stop_ids: Vec::new(),
         logprobs: None,
         prompt_logprobs: None,
+        pool: None,
         class: RequestClass::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! The parts that architectures are made of.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ucuz_tensor::backend::{AttentionCall, AttentionOptions, Gate, HeadShape, QkNorms, RopeTable};
@@ -250,20 +251,27 @@ impl Ends {
             .embed(dst, &self.embedding, self.embedding_scale, &step.inputs)
     }
 
-    /// Rows `range` of the wanted ones, which are all that the last layer left in `workspace.x`, to `workspace.logits`.
+    /// Rows `range` of the wanted ones, which are all that the last layer left in `workspace.x`, normed for the last time
+    /// into `workspace.normed`.
     ///
     /// # Errors
     /// What the queue reports.
-    pub fn head(&self, step: &mut Forward<'_>, range: std::ops::Range<usize>) -> TensorResult<()> {
+    pub fn hidden(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
+        let workspace = &mut *step.workspace;
+        let dst = workspace.normed.rows_mut(0..range.len());
+        self.norm.run(step.queue, dst, workspace.x.rows(range))
+    }
+
+    /// [`Ends::hidden`] and their logits, in `workspace.logits`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    pub fn head(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
         let n = range.len();
+        self.hidden(step, range)?;
         let Forward {
             queue, workspace, ..
         } = step;
-        self.norm.run(
-            *queue,
-            workspace.normed.rows_mut(0..n),
-            workspace.x.rows(range),
-        )?;
         self.head.run(
             *queue,
             workspace.logits.rows_mut(0..n),

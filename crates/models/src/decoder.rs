@@ -78,6 +78,10 @@ impl<L: DecoderLayer> Model for Decoder<L> {
         Ok(())
     }
 
+    fn hidden(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
+        self.ends.hidden(step, range)
+    }
+
     fn head(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()> {
         self.ends.head(step, range)
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use ucuz_tensor::backend::{Limits, Ticket};
-use ucuz_tensor::sampling::{SampleRow, Sampled};
+use ucuz_tensor::sampling::{RowFault, SampleRow, Sampled, SampledRow, Take};
 use ucuz_tensor::{Backend, Batch, CacheSpec, KvPool, Queue, TensorError, TensorResult};
 
 use crate::{Forward, Model, ModelResult, Workspace};
@@ -25,8 +25,22 @@ pub struct ModelRunner {
     pool: KvPool,
     workspace: Workspace,
     limits: Limits,
-    in_flight: VecDeque<(Ticket, Vec<Ticket>)>,
+    in_flight: VecDeque<(Ticket, Vec<Part>)>,
     next_ticket: u64,
+}
+
+/// Results of one slice of the wanted rows.
+enum Part {
+    /// The queue has them.
+    Sampled(Ticket),
+    /// They are here.
+    Hidden(Vec<Result<SampledRow, RowFault>>),
+}
+
+/// Wanted rows that are taken together.
+struct Slice {
+    rows: Range<usize>,
+    is_hidden: bool,
 }
 
 impl ModelRunner {
@@ -92,22 +106,36 @@ impl ModelRunner {
                 rows.len(),
             ));
         }
-        let mut tickets = Vec::with_capacity(rows.len().div_ceil(self.limits.logit_rows));
-        let outcome = self.forward(batch, &mut |step, range| {
-            let logits = step.workspace.logits.rows(0..range.len());
-            tickets.push(step.queue.sample(logits, &rows[range])?);
+        let wants_hidden = |row: &SampleRow<'_>| row.take == Take::Hidden;
+        let slices = slices(rows, wants_hidden, self.limits.logit_rows);
+        let mut parts = Vec::with_capacity(slices.len());
+        let outcome = self.forward(batch, &slices, &mut |step, slice| {
+            let n = slice.rows.len();
+            parts.push(match slice.is_hidden {
+                true => {
+                    let row =
+                        |i| SampledRow::of_hidden(step.workspace.normed.rows(i..i + 1).row(0));
+                    Part::Hidden((0..n).map(row).collect())
+                }
+                false => {
+                    let logits = step.workspace.logits.rows(0..n);
+                    Part::Sampled(step.queue.sample(logits, &rows[slice.rows.clone()])?)
+                }
+            });
             Ok(())
         });
         if let Err(error) = outcome {
             // Nobody will ask for the slices that went well; the queue must not keep them.
-            for ticket in tickets {
-                let _ = self.queue.wait(ticket);
+            for part in parts {
+                if let Part::Sampled(ticket) = part {
+                    let _ = self.queue.wait(ticket);
+                }
             }
             return Err(error);
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.in_flight.push_back((ticket, tickets));
+        self.in_flight.push_back((ticket, parts));
         Ok(ticket)
     }
 
@@ -116,18 +144,20 @@ impl ModelRunner {
     /// # Errors
     /// As [`ModelRunner::launch`].
     pub fn logits(&mut self, batch: &Batch, visit: &mut dyn FnMut(&[f32])) -> TensorResult<()> {
-        self.forward(batch, &mut |step, range| {
-            let logits = step.workspace.logits.rows(0..range.len());
-            (0..range.len()).for_each(|row| visit(logits.row(row)));
+        let slices = slices(&batch.logit_rows, |_| false, self.limits.logit_rows);
+        self.forward(batch, &slices, &mut |step, slice| {
+            let logits = step.workspace.logits.rows(0..slice.rows.len());
+            (0..slice.rows.len()).for_each(|row| visit(logits.row(row)));
             Ok(())
         })
     }
 
-    /// Embeds, runs all layers, and calls `take` with each slice of wanted rows once its logits are there.
+    /// Embeds, runs all layers, and calls `take` with each slice of wanted rows once its logits, or last norms, are there.
     fn forward(
         &mut self,
         batch: &Batch,
-        take: &mut dyn FnMut(&mut Forward<'_>, Range<usize>) -> TensorResult<()>,
+        slices: &[Slice],
+        take: &mut dyn FnMut(&mut Forward<'_>, &Slice) -> TensorResult<()>,
     ) -> TensorResult<()> {
         let layers = self.model.spec().config.layers;
         let inputs = self.queue.begin(batch)?;
@@ -140,11 +170,12 @@ impl ModelRunner {
         };
         self.model.embed(&mut step)?;
         self.model.layers(&mut step, 0..layers)?;
-        let wanted = batch.logit_rows.len();
-        for start in (0..wanted).step_by(self.limits.logit_rows) {
-            let range = start..(start + self.limits.logit_rows).min(wanted);
-            self.model.head(&mut step, range.clone())?;
-            take(&mut step, range)?;
+        for slice in slices {
+            match slice.is_hidden {
+                true => self.model.hidden(&mut step, slice.rows.clone())?,
+                false => self.model.head(&mut step, slice.rows.clone())?,
+            }
+            take(&mut step, slice)?;
         }
         Ok(())
     }
@@ -159,8 +190,27 @@ impl ModelRunner {
         };
         let mut sampled = Sampled::default();
         for part in parts {
-            sampled.rows.extend(self.queue.wait(part)?.rows);
+            match part {
+                Part::Sampled(ticket) => sampled.rows.extend(self.queue.wait(ticket)?.rows),
+                Part::Hidden(rows) => sampled.rows.extend(rows),
+            }
         }
         Ok(sampled)
     }
+}
+
+/// Cuts the wanted rows into slices of one kind, none longer than `most`.
+fn slices<T>(rows: &[T], is_hidden: impl Fn(&T) -> bool, most: usize) -> Vec<Slice> {
+    let mut slices = Vec::with_capacity(rows.len().div_ceil(most));
+    let mut start = 0;
+    for run in rows.chunk_by(|a, b| is_hidden(a) == is_hidden(b)) {
+        for part in run.chunks(most) {
+            slices.push(Slice {
+                rows: start..start + part.len(),
+                is_hidden: is_hidden(&part[0]),
+            });
+            start += part.len();
+        }
+    }
+    slices
 }

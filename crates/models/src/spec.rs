@@ -76,6 +76,12 @@ pub trait Model: Send {
     /// What the queue reports.
     fn layers(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()>;
 
+    /// The last norm of the wanted rows `range` (a range of `batch.logit_rows`) into the first rows of `workspace.normed`.
+    ///
+    /// # Errors
+    /// What the queue reports.
+    fn hidden(&self, step: &mut Forward<'_>, range: Range<usize>) -> TensorResult<()>;
+
     /// Logits of the wanted rows `range` (a range of `batch.logit_rows`) into the first rows of `workspace.logits`.
     ///
     /// # Errors

@@ -41,8 +41,9 @@ pub use kv_events::{
 };
 pub use options::{CacheSharing, Limits, ServeOptions};
 pub use protocol::{
-    ChatRequest, CompletionRequest, Delivery, MessagesPurpose, MessagesRequest, ResponsesRequest,
-    Standing, parse_chat, parse_completion, parse_messages, parse_responses,
+    ChatRequest, CompletionRequest, Delivery, EmbeddingsRequest, MessagesPurpose, MessagesRequest,
+    ResponsesRequest, Standing, parse_chat, parse_completion, parse_embeddings, parse_messages,
+    parse_responses,
 };
 pub use routes::{ROUTES, Route};
 pub use server::Server;

@@ -67,6 +67,8 @@ pub enum Take {
     Sample,
     /// Report the log-probability of this token; choose nothing.
     Score(u32),
+    /// Report the row of the last norm instead of logits. A runner answers it before any queue is asked.
+    Hidden,
 }
 
 /// One row's orders.
@@ -99,6 +101,26 @@ pub struct SampledRow {
     pub logprob: Option<f32>,
     /// The likeliest ids under the raw logits, likeliest first, ties to the lowest id.
     pub top: Vec<(u32, f32)>,
+    /// `[hidden]`, the row of the last norm, if that was wanted; else empty.
+    pub hidden: Vec<f32>,
+}
+
+impl SampledRow {
+    /// The outcome of [`Take::Hidden`].
+    ///
+    /// # Errors
+    /// [`RowFault::NonFinite`].
+    pub fn of_hidden(row: &[f32]) -> Result<Self, RowFault> {
+        if row.iter().any(|value| !value.is_finite()) {
+            return Err(RowFault::NonFinite);
+        }
+        Ok(Self {
+            token: 0,
+            logprob: None,
+            top: Vec::new(),
+            hidden: row.to_vec(),
+        })
+    }
 }
 
 /// Why one row could not be sampled; it ends that sequence only.

@@ -100,7 +100,7 @@ impl Answer {
                 Output::Delta(delta) => (delta, None),
                 Output::Finished(delta, finished) => (delta, Some(finished)),
                 Output::Failed { text, .. } => bail!("{text}"),
-                Output::Nothing | Output::Prompt(_) => continue,
+                Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => continue,
             };
             first.get_or_insert_with(|| self.started.elapsed());
             stdout.write_all(delta.text.as_bytes())?;

@@ -153,7 +153,7 @@ fn bad_requests_are_refused_with_the_rule() {
             max_tokens: 0,
             ..base()
         },
-        "max_tokens is 0, but must be at least 1 unless the prompt is scored",
+        "max_tokens is 0, but must be at least 1 unless the prompt is scored or pooled",
     );
     refuse(
         Request {
@@ -350,4 +350,47 @@ fn shutdown_cancels_what_is_inside() {
     assert_eq!(bench.turn().unwrap(), Turn::Ended);
     assert_eq!(receiver.done().unwrap().0, FinishReason::Closed);
     bench.assert_empty();
+}
+
+#[test]
+fn a_prompt_is_pooled_alike_however_it_is_cut() {
+    let pooled = |pooling, step_rows, others: u32| {
+        let mut bench = Bench::new(SimOptions::new(step_rows, 4, 4096, 64), 10, 1);
+        let request = Request {
+            max_tokens: 0,
+            pool: Some(pooling),
+            ..request(1, 150, 0)
+        };
+        // Its prefix is cached by then, which may not change the mean.
+        let (_, first) = bench.submit(request.clone());
+        bench.run();
+        let rest: Vec<_> = (0..others)
+            .map(|seed| bench.submit(super::request(seed + 5, 70, 8)))
+            .collect();
+        let (_, again) = bench.submit(request);
+        bench.run();
+        assert!(rest.iter().all(|(_, receiver)| receiver.done().is_some()));
+        let vectors = [first, again].map(|receiver| match &receiver.events()[..] {
+            [
+                Event::Pooled(vector),
+                Event::Done {
+                    reason: FinishReason::Length,
+                    usage,
+                },
+            ] => {
+                assert_eq!((usage.prompt_tokens, usage.completion_tokens), (150, 0));
+                vector.clone()
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(vectors[0], vectors[1]);
+        bench.assert_empty();
+        vectors[0].clone()
+    };
+    for pooling in [Pooling::Mean, Pooling::Last] {
+        let whole = pooled(pooling, 512, 0);
+        assert!(whole.iter().all(|value| *value > 0.0));
+        assert_eq!(pooled(pooling, 16, 3), whole);
+    }
+    assert_ne!(pooled(Pooling::Mean, 64, 0), pooled(Pooling::Last, 64, 0));
 }

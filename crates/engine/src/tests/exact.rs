@@ -100,6 +100,7 @@ fn nano_vllm_144_prompt_of_whole_blocks_sent_twice() {
     for blocks in 1..4 {
         let request = Request {
             prompt_logprobs: None,
+            pool: None,
             ..busy_request(9, blocks * 32, 5)
         };
         let mut bench = Bench::new(options(4096, 8, &[None], 512), 10, 1);

@@ -144,20 +144,20 @@ fn perform(bench: &mut Bench, lives: &mut Vec<Life>, act: &Act) {
             let request = Request {
                 // Prompts that are scored are never taken from the cache.
                 prompt_logprobs: None,
+                pool: None,
                 class,
                 ..make(seed, len, max_tokens)
             };
             submit(bench, lives, request);
         }
         Act::Score { seed, len } => {
-            submit(
-                bench,
-                lives,
-                Request {
-                    prompt_logprobs: Some(1),
-                    ..request(seed, len, 0)
-                },
-            );
+            let pool = [None, Some(Pooling::Mean), Some(Pooling::Last)][seed as usize % 3];
+            let request = Request {
+                prompt_logprobs: pool.is_none().then_some(1),
+                pool,
+                ..request(seed, len, 0)
+            };
+            submit(bench, lives, request);
         }
         Act::Turn(n) => bench.turns(n),
         Act::Pause(seconds) => bench.clock.advance(Duration::from_secs(seconds)),

@@ -185,6 +185,7 @@ fn request(seed: u32, len: usize, max_tokens: u32) -> Request {
         stop_ids: Vec::new(),
         logprobs: None,
         prompt_logprobs: None,
+        pool: None,
         class: RequestClass::default(),
     }
 }

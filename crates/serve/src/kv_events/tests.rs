@@ -274,6 +274,7 @@ fn request(prompt: &[u32], scope: CacheScope) -> Request {
         stop_ids: Vec::new(),
         logprobs: None,
         prompt_logprobs: None,
+        pool: None,
         class: RequestClass {
             scope,
             ..RequestClass::default()

@@ -44,7 +44,7 @@ pub fn parse_completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
     let model = fields.string("model")?;
     let delivery = common::delivery(&mut fields)?;
     let standing = common::standing(&mut fields)?;
-    let prompts = prompts(&mut fields)?;
+    let prompts = inputs(&mut fields, "prompt")?;
     let mut generate = GenerateRequest::new(Input::Tokens(Vec::new()));
     common::generation(&mut fields, &mut generate)?;
     generate.logprobs = fields.u32("logprobs")?;
@@ -85,50 +85,50 @@ fn check_choices(prompts: usize, n: u32) -> Result<(), ApiError> {
 }
 
 /// One text, several, one list of token ids, or several.
-fn prompts(fields: &mut Fields) -> Result<Vec<Input>, ApiError> {
+pub(super) fn inputs(fields: &mut Fields, name: &'static str) -> Result<Vec<Input>, ApiError> {
     const EXPECTED: &str = "a string, a list of strings, a list of token ids or a list of those";
-    match fields.take("prompt") {
+    match fields.take(name) {
         None => Err(ApiError::invalid(
-            "prompt",
-            format!("prompt is missing; give {EXPECTED}"),
+            name,
+            format!("{name} is missing; give {EXPECTED}"),
         )),
         Some(Json::String(text)) => Ok(vec![Input::Text(text)]),
         Some(Json::Array(items)) => match items.first() {
             None => Err(ApiError::invalid(
-                "prompt",
-                "prompt is an empty list; give at least one",
+                name,
+                format!("{name} is an empty list; give at least one"),
             )),
-            Some(Json::Number(_)) => Ok(vec![Input::Tokens(token_ids("prompt", items)?)]),
+            Some(Json::Number(_)) => Ok(vec![Input::Tokens(token_ids(name, items)?)]),
             Some(Json::String(_) | Json::Array(_)) => {
                 if items.len() > MAX_PROMPTS {
-                    return Err(fields.too_many("prompt", items.len(), MAX_PROMPTS));
+                    return Err(fields.too_many(name, items.len(), MAX_PROMPTS));
                 }
                 items
                     .into_iter()
                     .enumerate()
-                    .map(|(index, item)| one(index, item))
+                    .map(|(index, item)| one(name, index, item))
                     .collect()
             }
             Some(other) => {
-                let message = format!("prompt[0] is {}, prompt must be {EXPECTED}", shown(other));
-                Err(ApiError::invalid("prompt", message))
+                let message = format!("{name}[0] is {}, {name} must be {EXPECTED}", shown(other));
+                Err(ApiError::invalid(name, message))
             }
         },
-        Some(other) => Err(fields.wrong("prompt", &other, EXPECTED)),
+        Some(other) => Err(fields.wrong(name, &other, EXPECTED)),
     }
 }
 
 /// One of several prompts.
-fn one(index: usize, item: Json) -> Result<Input, ApiError> {
+fn one(name: &'static str, index: usize, item: Json) -> Result<Input, ApiError> {
     match item {
         Json::String(text) => Ok(Input::Text(text)),
-        Json::Array(ids) => Ok(Input::Tokens(token_ids(&format!("prompt[{index}]"), ids)?)),
+        Json::Array(ids) => Ok(Input::Tokens(token_ids(&format!("{name}[{index}]"), ids)?)),
         other => {
             let message = format!(
-                "prompt[{index}] is {}, it must be a string or a list of token ids",
+                "{name}[{index}] is {}, it must be a string or a list of token ids",
                 shown(&other)
             );
-            Err(ApiError::invalid("prompt", message))
+            Err(ApiError::invalid(name, message))
         }
     }
 }

@@ -148,7 +148,7 @@ pub(crate) async fn whole(head: &MessageHead, mut samples: Samples) -> Result<Re
     let mut text = String::new();
     while let Some((_, output)) = samples.next().await {
         match output {
-            Output::Nothing | Output::Prompt(_) => {}
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
             Output::Delta(delta) => text.push_str(&delta.text),
             Output::Finished(delta, finished) => {
                 text.push_str(&delta.text);
@@ -275,7 +275,7 @@ impl Chunks for MessageChunks {
 
     fn output(&mut self, _: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
         match output {
-            Output::Nothing | Output::Prompt(_) => {}
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
             Output::Delta(delta) => Self::text(&delta.text, frames),
             Output::Finished(delta, finished) => {
                 Self::text(&delta.text, frames);

@@ -61,7 +61,7 @@ pub(crate) async fn whole(
     let mut prompt = None;
     while let Some((index, output)) = samples.next().await {
         match output {
-            Output::Nothing => {}
+            Output::Nothing | Output::Pooled(_) => {}
             Output::Prompt(scores) => prompt = prompt.or(Some(scores)),
             Output::Delta(delta) => choices[index].append(delta),
             Output::Finished(delta, finished) => {
@@ -192,7 +192,7 @@ impl Chunks for ChatChunks {
         frames: &mut Frames,
     ) -> Result<(), ApiError> {
         match output {
-            Output::Nothing | Output::Prompt(_) => {}
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
             Output::Delta(delta) => self.delta(index, delta, frames),
             Output::Finished(delta, finished) => {
                 self.delta(index, delta, frames);

@@ -167,7 +167,7 @@ pub(crate) async fn whole(
     while let Some((index, output)) = samples.next().await {
         let (choice, writer) = (&mut choices[index], &mut writers[index]);
         match output {
-            Output::Nothing => {}
+            Output::Nothing | Output::Pooled(_) => {}
             Output::Prompt(scores) => {
                 if extras.prompt_logprobs {
                     let entries = prompt_entries(scores.clone());
@@ -250,7 +250,7 @@ impl Chunks for CompletionChunks {
     ) -> Result<(), ApiError> {
         let writer = &mut self.writers[index];
         match output {
-            Output::Nothing => {}
+            Output::Nothing | Output::Pooled(_) => {}
             Output::Prompt(scores) => {
                 let piece = writer.prompt(scores).unwrap_or_default();
                 self.piece(index, piece, frames);

@@ -4,6 +4,7 @@ pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod chunk;
 pub(crate) mod completion;
+pub(crate) mod embeddings;
 mod explain;
 mod logprobs;
 pub(crate) mod responses;

@@ -208,7 +208,7 @@ pub(crate) async fn whole(head: &ResponseHead, mut samples: Samples) -> Result<R
     let mut text = String::new();
     while let Some((_, output)) = samples.next().await {
         match output {
-            Output::Nothing | Output::Prompt(_) => {}
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
             Output::Delta(delta) => text.push_str(&delta.text),
             Output::Finished(delta, finished) => {
                 text.push_str(&delta.text);
@@ -410,7 +410,7 @@ impl Chunks for ResponseEvents {
 
     fn output(&mut self, _: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
         match output {
-            Output::Nothing | Output::Prompt(_) => {}
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
             Output::Delta(delta) => self.append(&delta.text, frames),
             Output::Finished(delta, finished) => {
                 self.append(&delta.text, frames);

@@ -8,6 +8,7 @@ use crate::app::App;
 
 pub(crate) mod chat;
 pub(crate) mod completions;
+pub(crate) mod embeddings;
 pub(crate) mod health;
 pub(crate) mod loads;
 pub(crate) mod messages;
@@ -54,6 +55,7 @@ pub const ROUTES: &[Route] = &[
     on_post("/v1/responses", || post(responses::create)),
     on_post("/v1/messages", || post(messages::create)),
     on_post("/v1/messages/count_tokens", || post(messages::count)),
+    on_post("/v1/embeddings", || post(embeddings::create)),
     on_get("/v1/models", || get(models::list)),
     on_get("/v1/models/{*id}", || get(models::retrieve)),
     on_get("/v1/loads", || get(loads::loads)),

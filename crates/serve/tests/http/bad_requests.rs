@@ -421,7 +421,7 @@ async fn bad_http_gets_its_error() {
         ("a path", get("/nothing"), 404, "not_found"),
         (
             "another path",
-            post("/v1/embeddings", "{}"),
+            post("/v1/images/generations", "{}"),
             404,
             "not_found",
         ),

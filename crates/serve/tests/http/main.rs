@@ -11,6 +11,7 @@ mod chat;
 mod client;
 mod completions;
 mod disconnects;
+mod embeddings;
 mod faults;
 mod fixture;
 mod full;

@@ -43,7 +43,7 @@ impl SampleScratch {
 ///
 /// # Errors
 /// [`RowFault::NonFinite`] when a logit is NaN or infinite; [`RowFault::EmptyMask`] when no id is allowed, or the id to
-/// score is outside of the vocabulary.
+/// score is outside of the vocabulary, or there is no id to choose: hidden rows are not sampled.
 pub fn sample_row(
     logits: &[f32],
     row: &SampleRow<'_>,
@@ -52,7 +52,7 @@ pub fn sample_row(
     let max = finite_max(logits)?;
     let token = match row.take {
         Take::Score(id) if (id as usize) < logits.len() => id,
-        Take::Score(_) => return Err(RowFault::EmptyMask),
+        Take::Score(_) | Take::Hidden => return Err(RowFault::EmptyMask),
         Take::Sample if is_plain(row) => choose(logits, max, row, scratch),
         Take::Sample => {
             let mut adjusted = std::mem::take(&mut scratch.logits);
@@ -68,6 +68,7 @@ pub fn sample_row(
             token,
             logprob: None,
             top: Vec::new(),
+            hidden: Vec::new(),
         });
     }
     let normalizer = ln(sum_exp(logits, max));
@@ -80,6 +81,7 @@ pub fn sample_row(
         token,
         logprob: Some(logprob(token)),
         top: scratch.ids.iter().map(|&id| (id, logprob(id))).collect(),
+        hidden: Vec::new(),
     })
 }
 
