@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use ucuz_llm::{Llm, MemoryPlan};
 use ucuz_serve::{
-    ApiKeys, CacheSharing, Ending, KvEventHub, KvEventsOptions, ServeOptions, Server, Socket,
+    ApiKeys, CacheSharing, Ending, KvEventHub, KvEventsOptions, ServeOptions, Server, Socket, Tls,
 };
 
 use crate::engine_args::EngineArgs;
@@ -59,6 +59,12 @@ pub struct Args {
     /// File of keys, one "NAME KEY" a line; clients then need one of them, and share the engine evenly [default: the single key in UCUZ_API_KEY, else everybody is let in]
     #[arg(long, value_name = "FILE")]
     api_keys: Option<PathBuf>,
+    /// File of the server's certificate chain as PEM; connections are then encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// File of the certificate's private key as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Whose prompts may share cached beginnings; global lets clients find out by timing what others asked
     #[arg(long, value_enum, default_value = "tenant")]
     cache_scope: CacheScopeName,
@@ -92,6 +98,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let socket = Socket::bind(&args.host, args.port)?;
     let hub = kv_events::bind(&args.kv_events)?;
     let keys = keys(&args)?;
+    let tls = tls(&args)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let resolved = args.engine.resolve(args.model.as_deref())?;
     let model_id = model_id(&args, &resolved);
     let mut opened = args.engine.open(&resolved.path, &model_id)?;
@@ -106,6 +114,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         drain_timeout: Duration::from_secs(args.drain_timeout),
         stall_exit: Duration::from_secs(args.stall_exit),
         keys,
+        tls,
         cache_sharing: match args.cache_scope {
             CacheScopeName::Tenant => CacheSharing::Tenant,
             CacheScopeName::Global => CacheSharing::Global,
@@ -123,7 +132,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let server = Server::new(Arc::clone(&llm), options, socket)?;
         let _tasks = hub.map(kv_events::start).transpose()?;
         let (first, second) = signals();
-        note!("listening on http://{}", server.address());
+        note!("listening on {scheme}://{}", server.address());
         anyhow::Ok(server.run(arrival(first), arrival(second)).await)
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -167,6 +176,17 @@ fn keys(args: &Args) -> Result<Option<ApiKeys>> {
         Err(VarError::NotPresent) => Ok(None),
         Err(error) => Err(error).context(KEY_VARIABLE),
     }
+}
+
+/// The certificate and its key, when there are.
+fn tls(args: &Args) -> Result<Option<Tls>> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+        return Ok(None);
+    };
+    let read = |path: &PathBuf| {
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    Ok(Some(Tls::from_pem(&read(certificate)?, &read(key)?)?))
 }
 
 /// The served id: the flag, else the alias with this file's hash, else the stem.

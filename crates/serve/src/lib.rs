@@ -30,6 +30,7 @@ mod samples;
 mod server;
 mod socket;
 mod sse;
+mod tls;
 mod unwind;
 mod watchdog;
 
@@ -48,4 +49,5 @@ pub use protocol::{
 pub use routes::{ROUTES, Route};
 pub use server::Server;
 pub use socket::Socket;
+pub use tls::{Tls, TlsError};
 pub use watchdog::Ending;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::keys::ApiKeys;
 use crate::kv_events::KvEventCounters;
+use crate::tls::Tls;
 
 /// Most of everything that comes from outside, per connection or in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct ServeOptions {
     pub clock: fn() -> SystemTime,
     /// Keys of which a request must bring one; `None` lets everybody in.
     pub keys: Option<ApiKeys>,
+    /// Encrypts all connections; plain HTTP when absent.
+    pub tls: Option<Tls>,
     /// Who shares cached prefixes.
     pub cache_sharing: CacheSharing,
     /// Time that the engine's loop may stand still, beyond what its step may take, before the server gives up.
@@ -91,6 +94,7 @@ impl ServeOptions {
             entropy,
             clock: SystemTime::now,
             keys: None,
+            tls: None,
             cache_sharing: CacheSharing::Tenant,
             stall_exit: Duration::from_secs(30),
             vllm_metrics: true,

@@ -10,8 +10,9 @@ use std::time::Duration;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use ucuz_llm::{Life, Llm};
@@ -19,9 +20,10 @@ use ucuz_llm::{Life, Llm};
 use crate::app::App;
 use crate::error::ServeError;
 use crate::guard::WriteGuard;
-use crate::hangup::{Hangup, watched};
+use crate::hangup::{WatchedStream, watched};
 use crate::options::{Limits, ServeOptions};
 use crate::socket::Socket;
+use crate::tls::Tls;
 use crate::watchdog::{Ending, Watchdog};
 
 /// Wait after `accept` failed, as it does while the process is out of file descriptors.
@@ -137,6 +139,7 @@ struct Connections {
     graceful: Option<GracefulShutdown>,
     router: Router,
     limits: Limits,
+    tls: Option<Tls>,
 }
 
 impl Connections {
@@ -146,6 +149,7 @@ impl Connections {
             graceful: Some(GracefulShutdown::new()),
             router: app.router(),
             limits: app.options.limits,
+            tls: app.options.tls.clone(),
         }
     }
 
@@ -169,28 +173,29 @@ impl Connections {
 
     fn add(&mut self, stream: TcpStream) {
         if self.tasks.len() >= self.limits.connections {
-            refuse(&stream);
+            // Who waits for a handshake would not understand it.
+            if self.tls.is_none() {
+                refuse(&stream);
+            }
             return;
         }
         // Tokens are small writes; waiting to join them would delay each.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "no TCP_NODELAY");
         }
-        let limits = &self.limits;
         let (stream, hangup) = watched(stream);
-        let io = TokioIo::new(WriteGuard::new(stream, limits.write_timeout));
-        let service = TowerToHyperService::new(self.router.clone());
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .max_headers(limits.headers)
-            .max_buf_size(limits.header_bytes.max(LEAST_BUFFER))
-            .keep_alive(self.graceful.is_some())
-            .serve_connection(io, service);
-        match &self.graceful {
-            Some(graceful) => self.tasks.spawn(serve(graceful.watch(connection), hangup)),
-            None => self.tasks.spawn(serve(connection, hangup)),
+        let connection = Connection {
+            router: self.router.clone(),
+            limits: self.limits,
+            watcher: self.graceful.as_ref().map(GracefulShutdown::watcher),
         };
+        let tls = self.tls.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = connection.open(stream, tls) => {}
+                () = hangup.wait() => tracing::debug!("a client is gone"),
+            }
+        });
     }
 
     /// Lets requests finish for `time`, or until `cancel`, and goes on to answer new connections:
@@ -226,13 +231,45 @@ impl Connections {
     }
 }
 
-/// Serves one connection until it ends or its client is gone.
-async fn serve(connection: impl Future<Output = hyper::Result<()>>, hangup: Hangup) {
-    tokio::select! {
-        result = connection => if let Err(error) = result {
+/// What one connection is served with.
+struct Connection {
+    router: Router,
+    limits: Limits,
+    /// `None` once draining: it gets one answer.
+    watcher: Option<Watcher>,
+}
+
+impl Connection {
+    /// Serves until it ends, after a handshake where there is to be one.
+    async fn open(self, stream: WatchedStream, tls: Option<Tls>) {
+        let Some(tls) = tls else {
+            return self.serve(stream).await;
+        };
+        match tokio::time::timeout(self.limits.header_timeout, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Err(_) => tracing::debug!("a handshake took too long"),
+        }
+    }
+
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let limits = self.limits;
+        let io = TokioIo::new(WriteGuard::new(stream, limits.write_timeout));
+        let service = TowerToHyperService::new(self.router);
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .max_headers(limits.headers)
+            .max_buf_size(limits.header_bytes.max(LEAST_BUFFER))
+            .keep_alive(self.watcher.is_some())
+            .serve_connection(io, service);
+        let result = match self.watcher {
+            Some(watcher) => watcher.watch(connection).await,
+            None => connection.await,
+        };
+        if let Err(error) = result {
             tracing::debug!(%error, "a connection ended early");
-        },
-        () = hangup.wait() => tracing::debug!("a client is gone"),
+        }
     }
 }
 

@@ -23,3 +23,4 @@ mod mutations;
 mod responses;
 mod routers;
 mod tenants;
+mod tls;
