@@ -10,6 +10,7 @@ use axum::middleware;
 use tokio::sync::Semaphore;
 use ucuz_llm::Llm;
 
+use crate::body::BodyBudget;
 use crate::clip::Clip;
 use crate::error::ApiError;
 use crate::options::ServeOptions;
@@ -24,6 +25,8 @@ pub(crate) struct App {
     pub verdict: Verdict,
     /// Seconds since 1970 at the start of the server.
     pub started: u64,
+    /// Memory of bodies that arrive.
+    pub bodies: BodyBudget,
     preparing: Arc<Semaphore>,
     drawn: AtomicU64,
 }
@@ -33,6 +36,7 @@ impl App {
         Arc::new(Self {
             started: unix_seconds((options.clock)()),
             preparing: Arc::new(Semaphore::new(options.limits.preparing.max(1))),
+            bodies: BodyBudget::new(options.limits.bodies_bytes, options.limits.body_bytes),
             drawn: AtomicU64::new(0),
             llm,
             options,

@@ -12,6 +12,9 @@ use crate::tls::Tls;
 pub struct Limits {
     /// Bytes of a request body; above it the answer is 413.
     pub body_bytes: usize,
+    /// Bytes of all bodies that arrive or wait to be parsed, the first 16 KiB of each left out; at least `body_bytes`. Above
+    /// it the answer is 503.
+    pub bodies_bytes: usize,
     /// Header lines of a request; above it the answer is 431.
     pub headers: usize,
     /// Bytes of a request's method, target and header lines; above it the answer is 431. Buffers of
@@ -32,10 +35,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The limits of a server that nobody tuned: 4 MiB bodies, 1024 connections.
+    /// The limits of a server that nobody tuned: 4 MiB a body and 32 MiB all together, 1024 connections.
     fn default() -> Self {
         Self {
             body_bytes: 4 << 20,
+            bodies_bytes: 32 << 20,
             headers: 100,
             header_bytes: 16 << 10,
             connections: 1024,

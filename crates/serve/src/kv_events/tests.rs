@@ -243,7 +243,7 @@ impl EventSink for Ending {
         match event {
             Event::Done { usage, .. } => *self.0.lock().unwrap() = Some(usage),
             Event::Failed { text, .. } => panic!("{text}"),
-            Event::PromptScored(_) | Event::Token(_) => {}
+            Event::PromptScored(_) | Event::Pooled(_) | Event::Token(_) => {}
         }
         Ok(())
     }

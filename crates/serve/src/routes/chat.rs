@@ -22,7 +22,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let caller = Caller::of(&request);
-    let body = body::read(request, &app.options.limits).await?;
+    let body = body::read(request, &app).await?;
     app.check_room()?;
     let prepare = move |app: &App| {
         let mut request = parse_chat(&body)?;

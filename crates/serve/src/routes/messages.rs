@@ -64,7 +64,7 @@ async fn prepare(
     purpose: MessagesPurpose,
 ) -> Result<(MessagesRequest, Prepared), ApiError> {
     let caller = Caller::of(&request);
-    let body = body::read(request, &app.options.limits).await?;
+    let body = body::read(request, app).await?;
     if purpose == MessagesPurpose::Answer {
         app.check_room()?;
     }

@@ -31,7 +31,7 @@ pub(crate) async fn completion(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body = body::read(request, &app.options.limits).await?;
+    let body = body::read(request, &app).await?;
     let render = move |app: &App| {
         let request = parse_completion(&body)?;
         app.check_model(request.model.as_deref())?;
@@ -52,7 +52,7 @@ pub(crate) async fn chat(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body = body::read(request, &app.options.limits).await?;
+    let body = body::read(request, &app).await?;
     let render = move |app: &App| {
         let request = parse_chat(&body)?;
         app.check_model(request.model.as_deref())?;

@@ -30,7 +30,7 @@ pub(crate) async fn tokenize(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body = body::read(request, &app.options.limits).await?;
+    let body = body::read(request, &app).await?;
     let tokenize = move |app: &App| {
         let mut fields = Fields::of_body(json::parse(&body)?)?;
         app.check_model(fields.string("model")?.as_deref())?;
@@ -66,7 +66,7 @@ pub(crate) async fn detokenize(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body = body::read(request, &app.options.limits).await?;
+    let body = body::read(request, &app).await?;
     let detokenize = move |app: &App| {
         let mut fields = Fields::of_body(json::parse(&body)?)?;
         app.check_model(fields.string("model")?.as_deref())?;

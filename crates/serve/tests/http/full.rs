@@ -1,5 +1,9 @@
 //! A full queue answers at the door, before any byte of a stream.
 
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
 use crate::client::{Answer, ask, finish, post, send};
 use crate::fixture::{Fixture, Setup};
 
@@ -76,4 +80,32 @@ async fn samples_that_do_not_all_fit_are_not_begun() {
     server.gate.open();
     let answer = ask(server.address, &body(",\"n\":3")).await;
     assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_arrive_share_a_budget() {
+    let mut setup = Setup::default();
+    let limits = &mut setup.options.limits;
+    (limits.body_bytes, limits.bodies_bytes) = (256 << 10, 256 << 10);
+    limits.body_timeout = Duration::from_secs(2);
+    let server = Fixture::start(setup).await;
+    let large = post(
+        "/tokenize",
+        &format!(r#"{{"prompt":"{}"}}"#, "a".repeat(200 << 10)),
+    );
+    // One has sent all but its last byte.
+    let mut slow = send(server.address, &large[..large.len() - 1]).await;
+    let refused = loop {
+        let answer = ask(server.address, &large).await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.body.contains("all memory"), "{refused:?}");
+    let small = post("/tokenize", r#"{"prompt":"ab"}"#);
+    assert_eq!(ask(server.address, &small).await.status, 200);
+    slow.write_all(&large[large.len() - 1..]).await.unwrap();
+    assert_eq!(finish(slow).await.status, 200);
+    assert_eq!(ask(server.address, &large).await.status, 200);
 }

@@ -41,7 +41,7 @@ impl EventSink for Stamp {
             Event::Token(_) => What::Token,
             Event::Done { usage, .. } => What::Done(usage),
             Event::Failed { text, .. } => What::Failed(text),
-            Event::PromptScored(_) => return Ok(()),
+            Event::PromptScored(_) | Event::Pooled(_) => return Ok(()),
         };
         let (request, at) = (self.request, self.clock.now());
         self.notes
