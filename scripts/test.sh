@@ -64,7 +64,7 @@ count "$log/cli"
 
 say "server and clients"
 python3 -m venv "$log/venv"
-"$log/venv/bin/pip" install --quiet --disable-pip-version-check openai pyzmq msgpack
+"$log/venv/bin/pip" install --quiet --disable-pip-version-check anthropic openai pyzmq msgpack
 target/release/ucuz serve "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --port 0 --max-sequences 16 2> "$log/server" &
 server=$!
 for _ in $(seq 300); do
@@ -74,6 +74,8 @@ for _ in $(seq 300); do
 done
 "$log/venv/bin/python" scripts/clients/openai_client.py "http://$address/v1" | tee "$log/openai"
 count "$log/openai"
+"$log/venv/bin/python" scripts/clients/anthropic_client.py "http://$address" | tee "$log/anthropic"
+count "$log/anthropic"
 "$log/venv/bin/python" scripts/clients/vanish.py "$address" "$server" 100 | tee "$log/vanish"
 count "$log/vanish"
 kill -TERM "$server"

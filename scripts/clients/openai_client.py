@@ -1,4 +1,5 @@
-"""The official `openai` package against a running server: chat, stream, completions, lists of prompts, errors, 16 streams at once.
+"""The official `openai` package against a running server: chat, stream, completions, lists of prompts, responses,
+embeddings, errors, 16 streams at once.
 
     python openai_client.py BASE_URL          e.g. http://127.0.0.1:8000/v1
 
@@ -65,6 +66,19 @@ entry = chat_scored.choices[0].logprobs.content[0]
 check("chat top_logprobs hold the chosen token first", entry.top_logprobs[0].token == entry.token and len(entry.top_logprobs) == 3)
 stopped = client.completions.create(model=model, prompt="Count: 1, 2, 3,", temperature=0, max_tokens=40, stop=["6"])
 check("a stop string is not in the text", "6" not in stopped.choices[0].text and stopped.choices[0].finish_reason == "stop", stopped.choices[0].text)
+
+answer = client.responses.create(model=model, input="What is the capital of France?", temperature=0, max_output_tokens=40)
+check("responses answers as chat does", answer.output_text == text, answer.output_text)
+events = list(client.responses.create(model=model, input="What is the capital of France?", temperature=0, max_output_tokens=40, stream=True))
+deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+check("a streamed response equals the whole", deltas == answer.output_text and events[-1].response.output_text == answer.output_text, deltas)
+check("a response tells its end", events[-1].type in ("response.completed", "response.incomplete"), events[-1].type)
+vectors = client.embeddings.create(model=model, input=["a cat sat on the mat", "a kitten lay on the rug", "interest rates rose"]).data
+dot = lambda a, b: sum(x * y for x, y in zip(a.embedding, b.embedding))
+check("embeddings have length 1", all(abs(dot(v, v) - 1) < 1e-4 for v in vectors))
+check("what means alike lies closer", dot(vectors[0], vectors[1]) > dot(vectors[0], vectors[2]))
+floats = client.embeddings.create(model=model, input="a cat sat on the mat", encoding_format="float").data[0].embedding
+check("an embedding alone is that of a batch", max(abs(x - y) for x, y in zip(floats, vectors[0].embedding)) < 1e-6)
 
 
 def fails(name, kind, status, call):
