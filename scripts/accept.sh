@@ -5,12 +5,13 @@
 #   scripts/accept.sh 2          exactness and accuracy of every layout on the real models, the benches with their pages, load time, peak memory
 #   scripts/accept.sh 3          random lives and faults in their long form, 1,000 prompts run in every way, fairness, overload, half an hour of load,
 #                                memory against the plan, shared beginnings, static and continuous batches, users in the same memory; two hours
+#   scripts/accept.sh 4          clients that bring much of their own: LangChain, litellm, the evaluation harness
 #   MODELS="a.gguf b.gguf" scripts/accept.sh 2              also benches and memory of these
 #   CHROMIUM=chromium scripts/accept.sh 2                   also opens the pages in a browser without a window and keeps pictures
 set -euo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-}
-[[ $part =~ ^[123]$ ]] || { echo "parts: 1, 2, 3" >&2; exit 2; }
+[[ $part =~ ^[1234]$ ]] || { echo "parts: 1, 2, 3, 4" >&2; exit 2; }
 UCUZ_TEST_MODELS=$(scripts/models.sh)
 smollm2=$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf
 cargo build --release --quiet
@@ -121,6 +122,17 @@ if [[ $part == 3 ]]; then
   "$ucuz" bench policy "$smollm2" --json "$out/policy.json" --html "$out/policy.html"
   "$ucuz" bench memory "$smollm2" --json "$out/memory.json" --html "$out/memory.html"
   exit ${failed:-0}
+fi
+
+if [[ $part == 4 ]]; then
+  venv=${VENV:-target/accept4}
+  [[ -d $venv ]] || python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check langchain-openai litellm 'lm-eval[api]'
+  serve --max-sequences 16
+  "$venv/bin/python" scripts/clients/frameworks.py "http://$address/v1"
+  "$venv/bin/python" scripts/clients/lm_eval_client.py "http://$address"
+  stop
+  exit 0
 fi
 
 echo "== start to first token, five times"

@@ -76,6 +76,8 @@ done
 count "$log/openai"
 "$log/venv/bin/python" scripts/clients/anthropic_client.py "http://$address" | tee "$log/anthropic"
 count "$log/anthropic"
+python3 scripts/clients/docs.py docs/api.md "$address" | tee "$log/api"
+count "$log/api"
 "$log/venv/bin/python" scripts/clients/vanish.py "$address" "$server" 100 | tee "$log/vanish"
 count "$log/vanish"
 kill -TERM "$server"
