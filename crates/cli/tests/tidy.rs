@@ -229,3 +229,28 @@ fn nothing_is_left_undone_in_words() {
         }
     }
 }
+
+/// The right column of the table in SECURITY.md proves nothing when a test is gone or has another name.
+#[test]
+fn tests_named_in_the_security_page_exist() {
+    let page = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let sources = sources();
+    let (mut named, mut rows) = (0, 0);
+    for row in page.lines().filter(|row| row.matches('|').count() == 4) {
+        let proof = row.rsplit('|').nth(1).unwrap_or_default();
+        let names = proof.split('`').skip(1).step_by(2);
+        let tests: Vec<_> = names.map(|name| format!("fn {name}(")).collect();
+        rows += usize::from(!tests.is_empty());
+        for test in tests {
+            named += 1;
+            let exists = sources.iter().any(|(_, text)| text.contains(&test));
+            assert!(exists, "{test}) of SECURITY.md is in no source");
+        }
+        for target in proof.split("fuzz: ").skip(1) {
+            let target = target.split([',', ' ']).next().unwrap_or_default();
+            let path = root().join(format!("fuzz/targets/{target}.rs"));
+            assert!(path.exists(), "no fuzz target {target}");
+        }
+    }
+    assert!(rows > 20 && named > 30, "{rows} rows name {named} tests");
+}
