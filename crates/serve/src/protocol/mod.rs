@@ -4,6 +4,7 @@
 mod chat;
 mod common;
 mod completion;
+mod constraint;
 mod messages;
 mod optional;
 
