@@ -125,7 +125,7 @@ def validity():
     for text in wrong[:20]:
         print(text)
     failures = len(wrong) + (cut * 10 > valid + cut) + (code != 0)
-    print(f"{args.schemas} schemas, {args.samples} samples each in {time.monotonic() - began:.0f} s, {health['steps_total']} steps")
+    print(f"{args.schemas} schemas, {args.samples} samples each in {time.monotonic() - began:.0f} s, {health['generated_tokens_total']} tokens")
     print(f"{valid} valid, {cut} cut by max_tokens, {len(wrong)} wrong, exit code {code}")
     print(f"{valid} passed, {failures} failed")
     return failures

@@ -52,8 +52,10 @@ pub const MAX_GRAMMAR_BYTES: usize = 128 << 10;
 pub const MAX_CHOICES: usize = 1000;
 /// Bytes of all choices of one request.
 pub const MAX_CHOICE_BYTES: usize = 64 << 10;
-/// States of one text's automata; one takes 1 to 2 kB.
+/// States of one text's automata.
 pub const MAX_LEXER_STATES: usize = 250_000;
+/// Bytes of one text's automata; a text whose grammar needs more cannot be followed any further.
+pub const MATCHER_BYTES: usize = 8 << 20;
 /// Grammars that are compiled at once; more wait.
 pub const COMPILE_PLACES: usize = 2;
 /// Time that compiling a grammar may take, and waiting for a place to do it.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use llguidance::TokenParser;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use sha2::{Digest as _, Sha256};
 
@@ -32,14 +33,14 @@ pub struct GrammarCompiler {
     vocabulary: Arc<Vocabulary>,
     places: Arc<Places>,
     /// Held for look-ups only; by whoever prepares requests.
-    cache: Mutex<Cache>,
+    cache: Mutex<Cache<Grammar>>,
 }
 
 /// A compiled source.
 pub struct Grammar {
     kind: &'static str,
     /// At the start of a text. Never moved on, only cloned; locked because its automata grow when they are asked.
-    start: Mutex<llguidance::Matcher>,
+    start: Mutex<TokenParser>,
     vocabulary: Arc<Vocabulary>,
 }
 
@@ -53,9 +54,9 @@ impl Grammar {
     /// A text at its start. `ends` allows end tokens where the text may end.
     pub fn matcher(&self, ends: bool) -> Matcher {
         // A copy of all automata: what one text makes of them changes nothing for another, not even when fuel is short.
-        let state = lock(&self.start).deep_clone();
+        let parser = lock(&self.start).deep_clone();
         Matcher {
-            state,
+            parser,
             vocabulary: Arc::clone(&self.vocabulary),
             kind: self.kind,
             ends,
@@ -206,9 +207,8 @@ fn compile(source: &GrammarSource, vocabulary: &Arc<Vocabulary>) -> Result<(Gram
         return Err(failed(warning));
     }
     parser.start_without_prompt();
-    let automata = parser.parser.lexer_stats().num_bytes;
     let mut matcher = Matcher {
-        state: llguidance::Matcher::new(Ok(parser)),
+        parser,
         vocabulary: Arc::clone(vocabulary),
         kind: source.kind(),
         ends: true,
@@ -216,10 +216,11 @@ fn compile(source: &GrammarSource, vocabulary: &Arc<Vocabulary>) -> Result<(Gram
     if matcher.next_tokens()? == NextTokens::End {
         return Err(failed(&"it allows nothing but the empty text"));
     }
-    let bytes = 2 * automata + source.len() * BYTES_PER_SOURCE_BYTE + GRAMMAR_BYTES_MIN;
+    let automata = matcher.parser.parser.lexer_stats().num_bytes;
+    let bytes = automata + source.len() * BYTES_PER_SOURCE_BYTE + GRAMMAR_BYTES_MIN;
     let grammar = Grammar {
         kind: source.kind(),
-        start: Mutex::new(matcher.state),
+        start: Mutex::new(matcher.parser),
         vocabulary: Arc::clone(vocabulary),
     };
     Ok((grammar, bytes))

@@ -1,11 +1,17 @@
 //! How far one text is in its grammar.
 
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+use llguidance::TokenParser;
+use llguidance::api::StopReason;
 
 use super::compile::reason;
 use super::vocabulary::Vocabulary;
 use crate::Result;
 use crate::error::TextError;
+use crate::limits::MATCHER_BYTES;
 
 /// What may come next in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +24,7 @@ pub enum NextTokens {
 
 /// One text under its grammar.
 pub struct Matcher {
-    pub(super) state: llguidance::Matcher,
+    pub(super) parser: TokenParser,
     pub(super) vocabulary: Arc<Vocabulary>,
     pub(super) kind: &'static str,
     /// Whether end tokens are allowed where the text may end.
@@ -29,13 +35,13 @@ impl Matcher {
     /// What may come after the tokens taken in so far.
     ///
     /// # Errors
-    /// [`TextError::Grammar`] when the grammar is too complex to go on with, or no token of the vocabulary fits.
+    /// [`TextError::Grammar`] when the grammar is too complex to go on with, or no token of the vocabulary fits; nothing more
+    /// can be asked then.
     pub fn next_tokens(&mut self) -> Result<NextTokens> {
         if self.is_complete() {
             return Ok(NextTokens::End);
         }
-        let mask = self.state.compute_mask();
-        let mask = mask.map_err(|error| self.failed(&error.to_string()))?;
+        let mask = self.guarded(TokenParser::compute_mask)?;
         let may_end = mask.is_allowed(self.vocabulary.end);
         let text = self.vocabulary.text.iter().zip(mask.as_slice());
         let mut ids: Vec<u32> = text.map(|(text, allowed)| text & allowed).collect();
@@ -61,13 +67,39 @@ impl Matcher {
     /// # Errors
     /// [`TextError::Grammar`] when it was not allowed, or the grammar is too complex to go on with.
     pub fn accept(&mut self, token: u32) -> Result<()> {
-        let taken = self.state.consume_token(token);
-        taken.map_err(|error| self.failed(&error.to_string()))
+        if self.is_complete() {
+            return Err(self.failed("nothing may follow"));
+        }
+        let undone = self.guarded(|parser| parser.consume_token(token))?;
+        self.guarded(TokenParser::check_stop)?;
+        match undone {
+            0 => Ok(()),
+            _ => Err(self.failed("a token would have to be taken back")),
+        }
     }
 
     /// Whether nothing may follow, as far as is known without making the next mask.
     pub fn is_complete(&self) -> bool {
-        self.state.is_stopped() && !self.state.is_error()
+        matches!(
+            self.parser.stop_reason(),
+            StopReason::NoExtension | StopReason::EndOfSentence
+        )
+    }
+
+    /// Asks the parser; a panic of it is an error, and so are automata that grew too large.
+    fn guarded<T, E: Display>(
+        &mut self,
+        ask: impl FnOnce(&mut TokenParser) -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        let parser = &mut self.parser;
+        let answer = match catch_unwind(AssertUnwindSafe(|| ask(parser))) {
+            Ok(answer) => answer.map_err(|error| self.failed(&error.to_string()))?,
+            Err(_) => return Err(self.failed("its parser failed")),
+        };
+        match self.parser.parser.lexer_stats().num_bytes {
+            bytes if bytes > MATCHER_BYTES => Err(self.failed("its automata grow too large")),
+            _ => Ok(answer),
+        }
     }
 
     fn failed(&self, error: &str) -> TextError {
