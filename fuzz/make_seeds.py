@@ -239,6 +239,23 @@ def template_seeds():
         put("template", name, source + "\0" + messages)
 
 
+def grammar_seeds():
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": -5, "maximum": 1e3}, "b": {"$ref": "#/$defs/d"},
+              "c": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"enum": ["x", 1]}]}, "minItems": 1, "maxItems": 3}},
+              "required": ["a"], "additionalProperties": {"type": "string", "pattern": "^[a-c]+\\d$"},
+              "$defs": {"d": {"type": "string", "format": "date", "maxLength": 12}}}
+    sources = {
+        "schema": "s" + json.dumps(schema),
+        "regex": "r(a+)+b|[^x]{2,5}\\d?(?i:q)",
+        "lark": 'gstart: e\ne: /[0-9]+/ | "(" e ("+" | "-") e ")"\n%ignore /[ ]/\n',
+        "gbnf": 'groot ::= e "\\n"? # end\ne ::= [0-9]{1,3} | "(" e [-+] e ")"\n',
+        "choices": "cyes\nno\nyes, but",
+        "object": "o",
+    }
+    for name, source in sources.items():
+        put("grammar", name, source.encode() + b"\0" + bytes(range(0, 240, 17)))
+
+
 def request_seeds():
     sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": -1, "max_tokens": 8, "n": 2,
                 "stop": ["\n", "x"], "presence_penalty": 0.1, "frequency_penalty": -0.1, "logit_bias": {"5": -100},
@@ -249,7 +266,7 @@ def request_seeds():
         "chat": {"model": "m", "messages": messages, **sampling, "stream": True,
                  "stream_options": {"include_usage": True}, "logprobs": True, "top_logprobs": 2},
         "chat-neutral": {"messages": messages[:2], "max_completion_tokens": 3, "tools": [], "tool_choice": "none",
-                         "response_format": {"type": "text"}, "modalities": ["text"], "metadata": {"a": "b"}},
+                         "response_format": {"type": "json_object"}, "modalities": ["text"], "metadata": {"a": "b"}},
         "completion": {"model": "m", "prompt": ["a", [1, 2]], **sampling, "echo": True, "logprobs": 1, "best_of": 2},
         "completion-ids": {"prompt": [1, 2, 3], "prompt_logprobs": 1, "suffix": "", "stop": "x"},
     }
@@ -270,5 +287,6 @@ if __name__ == "__main__":
     prepared_seeds()
     tokenizer_seeds()
     template_seeds()
+    grammar_seeds()
     request_seeds()
     stream_seeds()

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=10
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
-all=(gguf safetensors prepared config tokenizer template request stream)
+all=(gguf safetensors prepared config tokenizer template grammar request stream)
 targets=("${@:-${all[@]}}")
 [[ $# -gt 0 ]] || targets=("${all[@]}")
 
@@ -42,6 +42,7 @@ sources() {
     safetensors | prepared | config) echo crates/formats/src ;;
     tokenizer) echo crates/text/src/tokenizer crates/formats/src/gguf ;;
     template) echo crates/text/src/template fuzz/template.names ;;
+    grammar) echo crates/text/src/grammar ;;
     request) echo crates/serve/src/protocol ;;
     stream) echo crates/text/src/stop.rs ;;
   esac

@@ -2,7 +2,7 @@
 # Every test: format, lints, the crates, golden values of real models, real clients against the real server, fuzz targets 10 s each.
 #   scripts/test.sh            all of it, about half an hour on 2 cores
 #   scripts/test.sh --quick    without real models, clients and fuzzing
-# Needs Rust, Python 3 and the package registries; brings models and the packages `openai`, `pyzmq` and `msgpack` by name.
+# Needs Rust, Python 3 and the package registries; brings models and the packages `openai`, `pyzmq`, `msgpack` and `jsonschema` by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=${1:-}
@@ -64,7 +64,7 @@ count "$log/cli"
 
 say "server and clients"
 python3 -m venv "$log/venv"
-"$log/venv/bin/pip" install --quiet --disable-pip-version-check anthropic openai pyzmq msgpack
+"$log/venv/bin/pip" install --quiet --disable-pip-version-check anthropic openai pyzmq msgpack jsonschema
 target/release/ucuz serve "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --port 0 --max-sequences 16 2> "$log/server" &
 server=$!
 for _ in $(seq 300); do
@@ -104,6 +104,10 @@ server=
 say "the same answers however the server is run"
 python3 scripts/clients/same.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --prompts 40 --new 16 | tee "$log/same"
 count "$log/same"
+
+say "answers follow their schemas"
+"$log/venv/bin/python" scripts/clients/schemas.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" --schemas 20 --samples 2 | tee "$log/schemas"
+count "$log/schemas"
 
 say "how long a first token takes is known before it is computed"
 python3 scripts/clients/stand.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" forecast | tee "$log/forecast"

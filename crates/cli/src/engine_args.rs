@@ -159,9 +159,16 @@ impl BatchArgs {
             prefix_key: (!self.no_prefix_cache).then_some(key),
             // A person at a terminal waits for the first answer, not for a forecast.
             warm_up: self.max_sequences > 1,
+            mask_threads: mask_threads(),
             ..Scheduling::default()
         })
     }
+}
+
+/// Threads for masks of constrained requests: one to eight cores, since a mask costs a small part of a step's row.
+fn mask_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / 8).clamp(1, 8)
 }
 
 /// How to run a model for many requests.

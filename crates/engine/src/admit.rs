@@ -96,6 +96,8 @@ impl Scheduler {
         self.adopt(&mut sequence, blocks);
         if sequence.admitted_at.is_none() {
             self.admitted_first(&mut sequence, blocks);
+            let constraint = sequence.request.constraint.clone();
+            sequence.masking = constraint.map(|constraint| self.masks.open(constraint));
         }
         sequences.run(sequence);
     }

@@ -7,6 +7,7 @@ use ucuz_tensor::sampling::{RowFault, Sampled, SampledRow};
 
 use crate::blocks::Published;
 
+use crate::constraint::{Masking, Verdict};
 use crate::error::FailureKind;
 use crate::event::{Closed, Event, FinishReason, TokenEvent, TokenScore};
 use crate::handle::{CloseReason, RequestId};
@@ -97,7 +98,7 @@ impl Scheduler {
         for (position, result) in entry.reads().zip(results) {
             let row = match result {
                 Ok(row) => row,
-                Err(fault) => return Some(End::Failed(FailureKind::Row, fault.to_string())),
+                Err(fault) => return Some(fault_end(sequence, fault)),
             };
             sequence.progress.read_until = position + 1;
             sequence.has_failed_once = false;
@@ -171,6 +172,9 @@ impl Scheduler {
             top: row.top,
         }))?;
         let is_full = sequence.output_len() >= sequence.request.max_tokens as usize;
+        if let Some(masking) = sequence.masking.as_mut().filter(|_| !is_full) {
+            masking.accept(row.token);
+        }
         Ok(is_full.then_some(FinishReason::Length))
     }
 
@@ -224,6 +228,19 @@ impl Scheduler {
         }
     }
 
+    /// Ends the requests whose constraint allows no further token, where that is known already: they need no more step.
+    pub(crate) fn end_decided(&mut self, sequences: &mut Sequences) {
+        let all = sequences.running.iter().chain(&sequences.waiting);
+        let decided = all.filter_map(|sequence| {
+            let verdict = sequence.masking.as_ref().and_then(Masking::verdict)?;
+            let end = end_of(verdict).filter(|_| sequence.chooses_next())?;
+            Some((sequence.seniority, end))
+        });
+        for (seniority, end) in decided.collect::<Vec<_>>() {
+            self.end_one(sequences, seniority, end);
+        }
+    }
+
     /// Cancels everything.
     pub(crate) fn cancel_all(&mut self, sequences: &mut Sequences) {
         for seniority in sequences.all() {
@@ -232,13 +249,17 @@ impl Scheduler {
     }
 
     fn close_one(&mut self, sequences: &mut Sequences, seniority: u64, reason: CloseReason) {
+        self.end_one(sequences, seniority, End::Closed(reason));
+    }
+
+    fn end_one(&mut self, sequences: &mut Sequences, seniority: u64, end: End) {
         let running = sequences.find_running(seniority);
         let sequence = match running {
             Some(index) => Some(sequences.take_running(index)),
             None => sequences.take_waiting(seniority),
         };
         if let Some(sequence) = sequence {
-            self.end(sequence, End::Closed(reason));
+            self.end(sequence, end);
         }
     }
 
@@ -341,6 +362,23 @@ fn take_hidden(
     let vector = sums.iter().map(|sum| (sum / count as f64) as f32);
     sequence.sink.send(Event::Pooled(vector.collect()))?;
     Ok(Some(FinishReason::Length))
+}
+
+/// What a mask's outcome means for its sequence; `None` when it goes on.
+fn end_of(verdict: &Verdict) -> Option<End> {
+    match verdict {
+        Verdict::Choose => None,
+        Verdict::End => Some(End::Finished(FinishReason::Stop)),
+        Verdict::Fault(why) => Some(End::Failed(FailureKind::Row, why.clone())),
+    }
+}
+
+/// How a sequence ends whose row has no result.
+fn fault_end(sequence: &Sequence, fault: RowFault) -> End {
+    let masking = sequence.masking.as_ref();
+    let verdict = masking.filter(|_| fault == RowFault::EmptyMask);
+    let end = verdict.and_then(Masking::verdict).and_then(end_of);
+    end.unwrap_or_else(|| End::Failed(FailureKind::Row, fault.to_string()))
 }
 
 fn take_score(

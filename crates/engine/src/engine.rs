@@ -99,6 +99,7 @@ impl Engine {
             self.take(message);
         }
         self.scheduler.drop_closed(&mut self.sequences);
+        self.scheduler.end_decided(&mut self.sequences);
         self.step()?;
         self.publish();
         self.scheduler.deliver_endings();

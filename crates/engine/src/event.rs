@@ -72,7 +72,7 @@ pub struct TokenScore {
 /// Why a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinishReason {
-    /// A stop id was sampled; it is neither sent nor counted.
+    /// A stop id was sampled, which is neither sent nor counted; or the constraint allows nothing after what was sent.
     Stop,
     /// `max_tokens` were sampled (at once, when none were asked for).
     Length,

@@ -5,6 +5,7 @@ use ucuz_tensor::batch::GroupTables;
 use ucuz_tensor::sampling::{SampleRow, SamplingParams, Take};
 use ucuz_tensor::{Batch, SeqSlot};
 
+use crate::constraint::Masking;
 use crate::cost::StepShape;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
@@ -178,8 +179,15 @@ fn sample_row<'a>(
         sequence.tokens.len(),
         "only the last token is followed by a choice"
     );
+    let masking = sequence.masking.as_ref();
+    assert_eq!(
+        masking.is_some(),
+        request.constraint.is_some(),
+        "a constrained sequence that runs has masks"
+    );
     let is_early = sequence.output_len() < request.min_tokens as usize;
     SampleRow {
+        mask: masking.map(Masking::row),
         forbidden: if is_early { &request.stop_ids } else { &[] },
         ..row
     }

@@ -1,10 +1,12 @@
 //! What is asked of the engine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::sampling::SamplingParams;
 
+use crate::constraint::Constraint;
 use crate::error::SubmitError;
 use crate::prefix::CacheScope;
 use crate::tenants::TenantId;
@@ -16,7 +18,7 @@ const STOP_IDS_MAX: usize = 1024;
 pub const LOGPROBS_MAX: u32 = 1024;
 
 /// One sequence to run. `n` samples are `n` requests with `sample` 0 to n - 1.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Request {
     /// Token ids; at least one, all inside of the vocabulary.
     pub prompt: Vec<u32>,
@@ -30,6 +32,9 @@ pub struct Request {
     pub min_tokens: u32,
     /// Ids that end the request; empty to ignore the end of generation.
     pub stop_ids: Vec<u32>,
+    /// What its tokens may be; `None` allows any. Where a text may end, `min_tokens` keeps it from ending as long as it can go
+    /// on; once it cannot, it ends.
+    pub constraint: Option<Arc<dyn Constraint>>,
     /// Report each token's log-probability and this many of the likeliest ids.
     pub logprobs: Option<u32>,
     /// Report each prompt token's log-probability and this many of the likeliest ids in its place.

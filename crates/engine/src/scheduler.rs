@@ -19,6 +19,7 @@ use ucuz_tensor::backend::Limits;
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK, PagedGroup};
 
 use crate::blocks::{BlockPool, Room};
+use crate::constraint::MaskWorkers;
 use crate::cost::StepCost;
 use crate::door::Door;
 use crate::event::{Event, EventSink};
@@ -56,6 +57,8 @@ pub(crate) struct Scheduler {
     pub cached_share: f64,
     /// Requests and prompt tokens inside; handles add, the end of a request takes away.
     pub door: Arc<Door>,
+    /// Makes the masks of constrained sequences.
+    pub masks: MaskWorkers,
     /// Last events to be sent at the end of this turn.
     pub endings: VecDeque<(Box<dyn EventSink>, Event)>,
     pub(crate) free_slots: Vec<SeqSlot>,
@@ -78,6 +81,7 @@ impl Scheduler {
             step_target: None,
             hasher: None,
             door: Arc::default(),
+            masks: MaskWorkers::new(1),
             endings: VecDeque::new(),
             free_slots: (0..limits.sequences as u32).rev().map(SeqSlot).collect(),
             next_step: 1,

@@ -6,6 +6,7 @@ use ucuz_tensor::SeqSlot;
 use ucuz_tensor::cache::{BLOCK_TOKENS, NO_BLOCK};
 use ucuz_tensor::sampling::TokenCount;
 
+use crate::constraint::Masking;
 use crate::event::{EventSink, TokenScore, Usage};
 use crate::handle::RequestId;
 use crate::prefix::BlockHash;
@@ -75,6 +76,8 @@ pub(crate) struct Sequence {
     pub slot: Option<SeqSlot>,
     /// Occurrences of ids, ascending; empty when no penalty is on.
     pub counts: Vec<TokenCount>,
+    /// Its constraint, from when it first runs; follows every token of the output once, whatever is recomputed.
+    pub masking: Option<Masking>,
     /// Scores of prompt tokens so far; emptied when sent.
     pub scores: Vec<TokenScore>,
     /// Sums of the last norms so far, `[hidden]`; empty when nothing is pooled.
@@ -131,6 +134,7 @@ impl Sequence {
             is_name_taken: false,
             slot: None,
             counts,
+            masking: None,
             scores: Vec::new(),
             pooled: Vec::new(),
             usage,
@@ -156,6 +160,11 @@ impl Sequence {
     /// Tokens sampled.
     pub(crate) fn output_len(&self) -> usize {
         self.tokens.len() - self.prompt_len()
+    }
+
+    /// Whether its next result is a choice of the token after all it has.
+    pub(crate) fn chooses_next(&self) -> bool {
+        self.progress.read_until + 1 == self.tokens.len()
     }
 
     /// Whether the row at `position` scores the prompt token after it (else it chooses one).
@@ -308,6 +317,7 @@ mod tests {
             max_tokens: 100,
             min_tokens: 0,
             stop_ids: Vec::new(),
+            constraint: None,
             logprobs: None,
             prompt_logprobs: None,
             pool: None,

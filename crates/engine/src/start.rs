@@ -13,6 +13,7 @@ use ucuz_tensor::sampling::SamplingParams;
 
 use crate::cache_event::CacheListener;
 use crate::clock::Clock;
+use crate::constraint::MaskWorkers;
 use crate::cost::CostFit;
 use crate::engine::Engine;
 use crate::handle::{Handle, Life, Published, Shared, lock};
@@ -38,6 +39,8 @@ pub struct EngineConfig {
     pub step_target: Option<Duration>,
     /// Whether two steps are run before the first request, so that what steps cost is known.
     pub warm_up: bool,
+    /// Threads that make the masks of constrained requests, beside the step; at least 1, none before the first such request.
+    pub mask_threads: usize,
     /// Hears what can be found in the prefix cache.
     pub cache_listener: Option<Box<dyn CacheListener>>,
 }
@@ -53,6 +56,7 @@ impl EngineConfig {
             prefix_key: None,
             step_target: None,
             warm_up: false,
+            mask_threads: 1,
             cache_listener: None,
         }
     }
@@ -90,6 +94,7 @@ impl Engine {
         let mut scheduler = Scheduler::new(limits, cache.groups.clone(), runner.blocks());
         scheduler.hasher = config.prefix_key.map(PrefixHasher::new);
         scheduler.step_target = config.step_target;
+        scheduler.masks = MaskWorkers::new(config.mask_threads);
         if config.cache_listener.is_some() {
             scheduler.pool.record_events();
         }

@@ -5,6 +5,7 @@
 //!
 //! Deliberately not here: HTTP, JSON of any API, async. `serve`, `cli` and `measure` use this crate.
 
+mod constraint;
 mod error;
 mod generation;
 mod info;
@@ -18,6 +19,7 @@ mod scope;
 pub mod score;
 mod tokenizer;
 
+pub use constraint::ConstraintSpec;
 pub use error::{LlmError, LlmResult};
 pub use generation::Generation;
 pub use info::ModelInfo;
@@ -37,4 +39,4 @@ pub use ucuz_engine::{
     RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
 };
 pub use ucuz_tensor::cache::BLOCK_TOKENS;
-pub use ucuz_text::{Content, Message};
+pub use ucuz_text::{Content, GrammarSource, Message};

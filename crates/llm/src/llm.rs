@@ -1,14 +1,15 @@
 //! The facade: what can be asked of a loaded model.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use ucuz_engine::{EventSink, Handle, Health, Latencies, Refusals, Request, Stats};
+use ucuz_engine::{Constraint, EventSink, Handle, Health, Latencies, Refusals, Request, Stats};
 use ucuz_text::{
-    ChatTemplate, DecodeOptions, Detokenizer, LeadingSpace, RenderOptions, Special, SpecialText,
-    StopMatcher, TextError, Tokenizer, encode_chat,
+    ChatTemplate, DecodeOptions, Detokenizer, GrammarCompiler, LeadingSpace, RenderOptions,
+    Special, SpecialText, StopMatcher, TextError, Tokenizer, encode_chat,
 };
 
+use crate::constraint::Constrained;
 use crate::generation::{Generation, GenerationParts};
 use crate::info::ModelInfo;
 use crate::prepare::{Prepared, Rules, resolve};
@@ -25,6 +26,8 @@ pub struct Llm {
     handle: Handle,
     info: ModelInfo,
     end_ids: Vec<u32>,
+    /// Made with the first constrained request: it takes the time of loading a tokenizer, and memory.
+    grammars: OnceLock<Result<GrammarCompiler, TextError>>,
 }
 
 /// What an [`Llm`] is made of, for callers with an engine of their own (tests, simulations).
@@ -82,6 +85,7 @@ impl Llm {
             handle,
             info,
             end_ids,
+            grammars: OnceLock::new(),
         }
     }
 
@@ -138,7 +142,7 @@ impl Llm {
         self.handle.join();
     }
 
-    /// Encodes a request's prompt, resolves its defaults and checks every rule.
+    /// Encodes a request's prompt, resolves its defaults, checks every rule and compiles its constraint.
     ///
     /// `entropy` seeds the noise when the request has no seed; `now` is what a template's clock shows.
     ///
@@ -174,7 +178,27 @@ impl Llm {
             defaults: &self.info.defaults,
             end_ids: &self.end_ids,
         };
-        resolve(request, prompt, &rules, entropy)
+        let mut prepared = resolve(request, prompt, &rules, entropy)?;
+        prepared.constraint = self.constraint(request)?;
+        Ok(prepared)
+    }
+
+    /// The request's constraint, compiled or found among those that its tenant used lately.
+    fn constraint(&self, request: &GenerateRequest) -> LlmResult<Option<Arc<Constrained>>> {
+        let Some(spec) = &request.constraint else {
+            return Ok(None);
+        };
+        let grammars = self
+            .grammars
+            .get_or_init(|| GrammarCompiler::new(&self.tokenizer, &self.end_ids));
+        let owner = u64::from(request.class.tenant.0);
+        let grammar = match grammars {
+            Ok(grammars) => grammars.compile(&spec.source, owner),
+            Err(error) => Err(error.clone()),
+        };
+        let grammar = grammar.map_err(|error| LlmError::invalid(spec.param, error.to_string()))?;
+        let ends = !request.ignore_eos;
+        Ok(Some(Arc::new(Constrained { grammar, ends })))
     }
 
     /// A prompt whose text alone cannot fit is over the context, whatever it was that counted it.
@@ -213,7 +237,8 @@ impl Llm {
             } else {
                 SpecialText::Show
             },
-            leading_space: if prepared.is_chat {
+            // A grammar counts a leading space as text.
+            leading_space: if prepared.is_chat && prepared.constraint.is_none() {
                 LeadingSpace::Strip
             } else {
                 LeadingSpace::Keep
@@ -226,6 +251,10 @@ impl Llm {
             max_tokens: prepared.max_tokens,
             min_tokens: prepared.min_tokens,
             stop_ids: prepared.stop_ids.clone(),
+            constraint: prepared
+                .constraint
+                .clone()
+                .map(|rule| rule as Arc<dyn Constraint>),
             logprobs: prepared.logprobs,
             prompt_logprobs: prepared.prompt_logprobs,
             pool: prepared.pool,

@@ -59,6 +59,8 @@ pub struct Scheduling {
     pub step_target: Option<Duration>,
     /// Whether two steps are run before the first request, so that what steps cost is known.
     pub warm_up: bool,
+    /// Threads that make the masks of constrained requests, beside the step; 0 stands for 1.
+    pub mask_threads: usize,
     /// Hears what can be found in the prefix cache.
     pub cache_listener: Option<Box<dyn CacheListener>>,
 }
@@ -169,6 +171,7 @@ fn engine_config(options: LlmOptions) -> EngineConfig {
         prefix_key: scheduling.prefix_key,
         step_target: scheduling.step_target,
         warm_up: scheduling.warm_up,
+        mask_threads: scheduling.mask_threads,
         cache_listener: scheduling.cache_listener,
     }
 }

@@ -8,6 +8,7 @@ use ucuz_models::{ModelSpec, cache_spec};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::layout::PanelLayout;
 use ucuz_tensor::{Backend, CacheSpec, OnLoad};
+use ucuz_text::limits::{GRAMMAR_CACHE_BYTES, MATCHER_BYTES};
 
 use crate::load::{LlmOptions, PROMPT_TOKENS_MAX, limits, workspace_bytes};
 use crate::{LlmError, LlmResult};
@@ -27,6 +28,9 @@ const REQUEST_BYTES: usize = 24 << 10;
 /// Bytes that the tokenizer takes of each entry beside its text: tables of ids, texts and merges.
 const VOCABULARY_ENTRY_BYTES: usize = 120;
 
+/// Bytes that the trie of the vocabulary and its copies take of each entry: `llguidance` keeps about a dozen.
+const TRIE_ENTRY_BYTES: usize = 400;
+
 /// What a served model takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
@@ -40,6 +44,9 @@ pub struct MemoryPlan {
     pub index_bytes: usize,
     /// Tables of the tokenizer, about.
     pub tokenizer_bytes: usize,
+    /// The vocabulary's trie, compiled grammars that are kept, and the automata of as many constrained texts as may run; none of
+    /// it before the first constrained request.
+    pub grammar_bytes: usize,
     /// Requests that run and wait, when as many are inside as may.
     pub queue_bytes: usize,
     /// Blocks of each cache group.
@@ -84,6 +91,9 @@ impl MemoryPlan {
                 false => 0,
             },
             tokenizer_bytes: config.vocab * VOCABULARY_ENTRY_BYTES,
+            grammar_bytes: config.vocab * TRIE_ENTRY_BYTES
+                + GRAMMAR_CACHE_BYTES
+                + options.max_sequences * MATCHER_BYTES,
             queue_bytes: queue_bytes(options),
             blocks,
             limits,
@@ -104,6 +114,7 @@ impl MemoryPlan {
             + self.kv_pool_bytes
             + self.index_bytes
             + self.tokenizer_bytes
+            + self.grammar_bytes
             + self.queue_bytes
     }
 }

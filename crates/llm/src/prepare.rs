@@ -7,6 +7,7 @@ use ucuz_engine::{Pooling, RequestClass};
 use ucuz_formats::config::GenerationDefaults;
 use ucuz_tensor::sampling::SamplingParams;
 
+use crate::constraint::Constrained;
 use crate::request::{GenerateRequest, Input, SamplingOptions};
 use crate::{LlmError, LlmResult};
 
@@ -52,6 +53,8 @@ pub struct Prepared {
     pub stop_ids: Vec<u32>,
     /// Strings that end the answer.
     pub stop: Vec<String>,
+    /// What the answer must look like, compiled; each sample follows it from its start.
+    pub(crate) constraint: Option<Arc<Constrained>>,
     /// Samples.
     pub n: u32,
     /// Log-probabilities of the answer.
@@ -115,6 +118,7 @@ pub(crate) fn resolve(
         min_tokens: request.min_tokens,
         stop_ids,
         stop: request.stop.clone(),
+        constraint: None,
         n: request.n,
         logprobs: request.logprobs,
         prompt_logprobs: request.prompt_logprobs,

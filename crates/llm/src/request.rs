@@ -3,6 +3,8 @@
 use ucuz_engine::{Pooling, RequestClass};
 use ucuz_text::Message;
 
+use crate::constraint::ConstraintSpec;
+
 /// A prompt in one of its forms.
 #[derive(Debug, Clone)]
 pub enum Input {
@@ -54,6 +56,8 @@ pub struct GenerateRequest {
     pub stop_token_ids: Vec<u32>,
     /// Whether the model's own end tokens are ordinary ones.
     pub ignore_eos: bool,
+    /// What the answer must look like. `stop` strings and `stop_token_ids` may still cut it, and `max_tokens` does.
+    pub constraint: Option<ConstraintSpec>,
     /// Samples of the prompt.
     pub n: u32,
     /// Report the chosen token's log-probability and this many of the likeliest.
@@ -79,6 +83,7 @@ impl GenerateRequest {
             stop: Vec::new(),
             stop_token_ids: Vec::new(),
             ignore_eos: false,
+            constraint: None,
             n: 1,
             logprobs: None,
             prompt_logprobs: None,

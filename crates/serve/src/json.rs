@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::Number;
 
 use crate::clip::Clip;
@@ -32,6 +33,29 @@ pub(crate) enum Json {
     Array(Vec<Json>),
     /// An object, keys in the order given, each once.
     Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// The value as JSON text, keys in their order.
+    pub(crate) fn to_text(&self) -> String {
+        // Neither numbers nor keys can fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Null => serializer.serialize_unit(),
+            Json::Bool(value) => serializer.serialize_bool(*value),
+            Json::Number(value) => value.serialize(serializer),
+            Json::String(value) => serializer.serialize_str(value),
+            Json::Array(items) => serializer.collect_seq(items),
+            Json::Object(entries) => {
+                serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
+            }
+        }
+    }
 }
 
 /// Reads a whole body as one JSON value.
@@ -209,6 +233,12 @@ mod tests {
     fn depth_up_to_the_limit_is_read() {
         let body = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
         assert!(parse(body.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_value_is_written_as_it_was_read() {
+        let body = r#"{"b":[1,-2,0.5,null,true],"a":"x\n\"","":{}}"#;
+        assert_eq!(parse(body.as_bytes()).unwrap().to_text(), body);
     }
 
     #[test]

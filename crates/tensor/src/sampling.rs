@@ -3,10 +3,12 @@
 //! The token is the argmax over the allowed ids of `logit / T + gumbel(seed, sample, position, id)`, ties to the lowest
 //! id; at `T = 0` the noise is left out. So a draft token drawn with the same noise is right exactly when it is equal.
 
+mod mask;
 mod noise;
 mod row;
 mod select;
 
+pub use mask::RowMask;
 pub use row::{SampleScratch, sample_row};
 
 /// Sampling parameters with every default resolved.
@@ -84,8 +86,8 @@ pub struct SampleRow<'a> {
     pub position: u32,
     /// Ids seen so far, ascending; empty when no penalty is on.
     pub counts: &'a [TokenCount],
-    /// Bit set of allowed ids (bit `id % 32` of word `id / 32`); `None` allows all.
-    pub mask: Option<&'a [u32]>,
+    /// Ids that may be chosen; `None` allows all.
+    pub mask: Option<&'a RowMask>,
     /// Ids never chosen in this step (end tokens before `min_tokens`), ascending.
     pub forbidden: &'a [u32],
     /// How many of the likeliest ids to report with log-probabilities; `None` reports none, not even the chosen one's.

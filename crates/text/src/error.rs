@@ -114,6 +114,14 @@ pub enum TextError {
         /// The token's text.
         token: String,
     },
+    /// A grammar, schema, expression or list of choices that cannot be read, enforced or followed.
+    #[error("{kind}: {reason}")]
+    Grammar {
+        /// What it is.
+        kind: &'static str,
+        /// What is wrong with it, and where.
+        reason: String,
+    },
     /// A message, tool or template argument breaks a rule.
     #[error("{what}: {rule}")]
     BadRequest {
@@ -127,6 +135,16 @@ pub enum TextError {
 impl TextError {
     pub(crate) fn vocabulary(rule: impl Into<String>) -> TextError {
         TextError::BadVocabulary { rule: rule.into() }
+    }
+
+    pub(crate) fn grammar(
+        source: &crate::grammar::GrammarSource,
+        reason: impl Into<String>,
+    ) -> TextError {
+        TextError::Grammar {
+            kind: source.kind(),
+            reason: reason.into(),
+        }
     }
 
     pub(crate) fn request(what: impl Into<String>, rule: impl Into<String>) -> TextError {

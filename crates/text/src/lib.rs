@@ -2,13 +2,15 @@
 //!
 //! Here: [`Tokenizer`] (from `tokenizer.json` or rebuilt from GGUF metadata), [`Detokenizer`]
 //! (ids to text, streamed), [`StopMatcher`] (stop strings across token borders), [`ChatTemplate`]
-//! (messages to a prompt whose special tokens cannot be forged by a message).
+//! (messages to a prompt whose special tokens cannot be forged by a message), [`GrammarCompiler`]
+//! (which tokens may come next so that a text follows a schema or grammar).
 //! Not here: tensors, files, sockets, clocks. Bytes and ids come in, bytes and ids go out; time is
 //! passed in. Every reader takes foreign bytes and answers with a [`TextError`], never a panic.
 //! Called by `llm`; depends on no other crate of the workspace.
 
 mod detokenizer;
 mod error;
+mod grammar;
 pub mod limits;
 mod stop;
 mod template;
@@ -16,6 +18,7 @@ mod tokenizer;
 
 pub use detokenizer::{DecodeOptions, Detokenizer, LeadingSpace, SpecialText};
 pub use error::TextError;
+pub use grammar::{Grammar, GrammarCompiler, GrammarSource, Matcher, NextTokens};
 pub use stop::{StopMatcher, StopStep};
 pub use template::{
     ChatTemplate, Content, Message, RenderOptions, Rendered, TemplateTokens, encode_chat,

@@ -1,5 +1,7 @@
 //! Every limit on what comes from outside; past one, the answer is [`crate::TextError::TooLarge`].
 
+use std::time::Duration;
+
 /// Tokens in a vocabulary. The largest in use has 262,144.
 pub const MAX_TOKENS: usize = 1_048_576;
 /// Bytes of one token's text.
@@ -38,3 +40,27 @@ pub const MAX_MESSAGES: usize = 65_536;
 pub const MAX_STOPS: usize = 64;
 /// Bytes of one stop string.
 pub const MAX_STOP_BYTES: usize = 4096;
+/// Bytes of a JSON schema.
+pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
+/// Subschemas of a JSON schema.
+pub const MAX_SCHEMA_NODES: usize = 10_000;
+/// Bytes of a regular expression.
+pub const MAX_REGEX_BYTES: usize = 16 << 10;
+/// Bytes of a grammar.
+pub const MAX_GRAMMAR_BYTES: usize = 128 << 10;
+/// Choices of one request.
+pub const MAX_CHOICES: usize = 1000;
+/// Bytes of all choices of one request.
+pub const MAX_CHOICE_BYTES: usize = 64 << 10;
+/// States of one text's automata.
+pub const MAX_LEXER_STATES: usize = 250_000;
+/// Bytes of one text's automata; a text whose grammar needs more cannot be followed any further.
+pub const MATCHER_BYTES: usize = 8 << 20;
+/// Grammars that are compiled at once; more wait.
+pub const COMPILE_PLACES: usize = 2;
+/// Time that compiling a grammar may take, and waiting for a place to do it.
+pub const COMPILE_TIME: Duration = Duration::from_secs(2);
+/// Stack of a thread that compiles, bytes: the compiler recurses on schemas of [`MAX_SCHEMA_NODES`]. Touched as far as used.
+pub const COMPILE_STACK_BYTES: usize = 256 << 20;
+/// Bytes of compiled grammars that are kept.
+pub const GRAMMAR_CACHE_BYTES: usize = 64 << 20;

@@ -1,5 +1,6 @@
 //! The engine on the simulated runner, turned by hand: no thread, no time, every interleaving repeatable.
 
+mod constraint;
 mod ends;
 mod exact;
 mod fair;
@@ -183,6 +184,7 @@ fn request(seed: u32, len: usize, max_tokens: u32) -> Request {
         max_tokens,
         min_tokens: 0,
         stop_ids: Vec::new(),
+        constraint: None,
         logprobs: None,
         prompt_logprobs: None,
         pool: None,

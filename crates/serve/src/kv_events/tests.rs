@@ -272,6 +272,7 @@ fn request(prompt: &[u32], scope: CacheScope) -> Request {
         max_tokens: 40,
         min_tokens: 40,
         stop_ids: Vec::new(),
+        constraint: None,
         logprobs: None,
         prompt_logprobs: None,
         pool: None,

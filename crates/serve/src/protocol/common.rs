@@ -2,6 +2,7 @@
 
 use ucuz_llm::{GenerateRequest, LIMITS, SamplingOptions};
 
+use super::constraint::constraint;
 use crate::error::ApiError;
 use crate::fields::{Fields, as_f32};
 use crate::json::Json;
@@ -82,6 +83,7 @@ pub(super) fn generation(
     request.stop = stop(fields)?;
     request.stop_token_ids = fields.ids("stop_token_ids", LIMITS.stop_ids)?;
     request.ignore_eos = fields.bool("ignore_eos")?.unwrap_or(false);
+    request.constraint = constraint(fields)?;
     request.n = fields.u32("n")?.unwrap_or(1);
     request.prompt_logprobs = fields.u32("prompt_logprobs")?;
     request.skip_special_tokens = fields.bool("skip_special_tokens")?.unwrap_or(true);

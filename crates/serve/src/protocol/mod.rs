@@ -5,6 +5,7 @@ mod anthropic;
 mod chat;
 mod common;
 mod completion;
+mod constraint;
 mod embeddings;
 mod messages;
 mod optional;

@@ -33,7 +33,7 @@ struct Unsupported {
     neutral: fn(&Json) -> bool,
 }
 
-const UNSUPPORTED: [Unsupported; 24] = [
+const UNSUPPORTED: [Unsupported; 19] = [
     Unsupported {
         name: "tools",
         neutral: is_empty,
@@ -49,10 +49,6 @@ const UNSUPPORTED: [Unsupported; 24] = [
     Unsupported {
         name: "function_call",
         neutral: |v| is_text(v, "none") || is_text(v, "auto"),
-    },
-    Unsupported {
-        name: "response_format",
-        neutral: is_text_format,
     },
     Unsupported {
         name: "modalities",
@@ -114,22 +110,6 @@ const UNSUPPORTED: [Unsupported; 24] = [
         name: "typical_p",
         neutral: |v| as_f32(v) == Some(1.0),
     },
-    Unsupported {
-        name: "guided_json",
-        neutral: never,
-    },
-    Unsupported {
-        name: "guided_regex",
-        neutral: never,
-    },
-    Unsupported {
-        name: "guided_choice",
-        neutral: never,
-    },
-    Unsupported {
-        name: "guided_grammar",
-        neutral: never,
-    },
 ];
 
 fn never(_: &Json) -> bool {
@@ -146,16 +126,6 @@ fn is_empty(value: &Json) -> bool {
 
 fn is_text(value: &Json, text: &str) -> bool {
     matches!(value, Json::String(value) if value == text)
-}
-
-fn is_text_format(value: &Json) -> bool {
-    match value {
-        Json::Object(entries) => match entries.as_slice() {
-            [(key, value)] => key == "type" && is_text(value, "text"),
-            _ => false,
-        },
-        _ => false,
-    }
 }
 
 fn is_text_modality(value: &Json) -> bool {

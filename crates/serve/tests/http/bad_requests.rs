@@ -144,9 +144,9 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
         ),
         (
             CHAT,
-            chat(r#""response_format":{"type":"json_object"}"#),
-            unsupported,
-            Some("response_format"),
+            chat(r#""response_format":{"type":"grammar"}"#),
+            value,
+            Some("response_format.type"),
         ),
         (
             CHAT,

@@ -22,5 +22,6 @@ mod models;
 mod mutations;
 mod responses;
 mod routers;
+mod structured;
 mod tenants;
 mod tls;

@@ -6,7 +6,7 @@ const SEEDS: [&str; 4] = [
     r#"{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"\u00e9\ud83d\ude00"}],"name":"n"}],"stream":true,"stream_options":{"include_usage":true},"n":2}"#,
     r#"{"messages":[{"role":"assistant","content":"x","tool_calls":[]}],"temperature":0.5,"top_p":1e-3,"logit_bias":{"1":-100,"22":5.5},"stop":["a","b"],"logprobs":true,"top_logprobs":3,"seed":-1}"#,
     r#"{"prompt":[[1,2,3],[4]],"echo":true,"logprobs":1,"max_tokens":0,"best_of":1,"user":"u"}"#,
-    r#"{"prompt":["a","b"],"stop_token_ids":[1,2],"min_tokens":1,"ignore_eos":true,"min_p":0.1,"repetition_penalty":1.1,"skip_special_tokens":false,"response_format":{"type":"text"}}"#,
+    r#"{"prompt":["a","b"],"stop_token_ids":[1,2],"min_tokens":1,"ignore_eos":true,"min_p":0.1,"repetition_penalty":1.1,"skip_special_tokens":false,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object","properties":{"a":{"enum":[1,"x"]}},"required":["a"]}}}}"#,
 ];
 const PIECES: [&str; 14] = [
     "null",

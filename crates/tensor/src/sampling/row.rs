@@ -39,7 +39,8 @@ impl SampleScratch {
 
 /// Chooses (or scores) a token for one row of `logits: [vocab]`; a pure function of its arguments.
 ///
-/// Ids outside of the vocabulary in counts, bias and constraints are ignored; a mask too short forbids what it lacks.
+/// Ids outside of the vocabulary in counts, bias and constraints are ignored; a mask too short forbids what it lacks, and
+/// one that is not ready is waited for.
 ///
 /// # Errors
 /// [`RowFault::NonFinite`] when a logit is NaN or infinite; [`RowFault::EmptyMask`] when no id is allowed, or the id to
@@ -189,6 +190,7 @@ fn adjust(adjusted: &mut Vec<f32>, logits: &[f32], row: &SampleRow<'_>) -> Resul
 /// Sets what mask and forbidden ids exclude to -inf.
 fn constrain(adjusted: &mut [f32], row: &SampleRow<'_>) {
     if let Some(mask) = row.mask {
+        let mask = mask.bits();
         for (word, chunk) in adjusted.chunks_mut(32).enumerate() {
             let allowed = mask.get(word).copied().unwrap_or(0);
             for (bit, logit) in chunk.iter_mut().enumerate() {

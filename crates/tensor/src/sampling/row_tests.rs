@@ -278,12 +278,12 @@ fn penalties_bias_and_constraints_move_the_argmax() {
     };
     assert_eq!(token(&logits, &forbidden), Ok(2));
     let masked = SampleRow {
-        mask: Some(&[0b1001]),
+        mask: Some(&RowMask::new([0b1001])),
         ..row(&greedy, 0)
     };
     assert_eq!(token(&logits, &masked), Ok(0));
     let both = SampleRow {
-        mask: Some(&[0b1001]),
+        mask: Some(&RowMask::new([0b1001])),
         forbidden: &[0],
         ..row(&greedy, 0)
     };
@@ -291,7 +291,7 @@ fn penalties_bias_and_constraints_move_the_argmax() {
     let sampled = params(3.0);
     for position in 0..200 {
         let row = SampleRow {
-            mask: Some(&[0b0100]),
+            mask: Some(&RowMask::new([0b0100])),
             ..row(&sampled, position)
         };
         assert_eq!(token(&logits, &row), Ok(2));
@@ -309,12 +309,12 @@ fn bad_rows_are_faults() {
         }
     }
     let empty = SampleRow {
-        mask: Some(&[0, 0]),
+        mask: Some(&RowMask::new([0, 0])),
         ..row(&p, 0)
     };
     assert_eq!(token(&[0.0; 40], &empty), Err(RowFault::EmptyMask));
     let short = SampleRow {
-        mask: Some(&[]),
+        mask: Some(&RowMask::new([])),
         ..row(&p, 0)
     };
     assert_eq!(token(&[0.0; 40], &short), Err(RowFault::EmptyMask));
