@@ -38,3 +38,9 @@ pub const MAX_MESSAGES: usize = 65_536;
 pub const MAX_STOPS: usize = 64;
 /// Bytes of one stop string.
 pub const MAX_STOP_BYTES: usize = 4096;
+/// Bytes of an answer held back while it isn't clear whether they are a tool call; past it they come out as text.
+pub const MAX_HELD_CALL_BYTES: usize = 64 << 10;
+/// Bytes of white space held back before a tool call or the end of thoughts; past it they come out.
+pub const MAX_HELD_SPACE_BYTES: usize = 256;
+/// Bytes of a tool's name in an answer.
+pub const MAX_TOOL_NAME_BYTES: usize = 256;
