@@ -5,6 +5,7 @@
 //!
 //! Deliberately not here: HTTP, JSON of any API, async. `serve`, `cli` and `measure` use this crate.
 
+mod chat;
 mod error;
 mod generation;
 mod info;
@@ -36,4 +37,5 @@ pub use ucuz_engine::{
     FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
     RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
 };
-pub use ucuz_text::{Content, Message};
+pub use ucuz_text::tools::{Tool, ToolChoice, ToolEvent, ToolOffer};
+pub use ucuz_text::{AnswerEvent, AnswerForm, AnswerParser, Content, Message};

@@ -2,7 +2,7 @@
 //!
 //! First the thoughts are split off ([`ReasoningParser`]), then calls are looked for in what is left ([`ToolParser`]).
 
-use crate::reasoning::{ReasoningParser, Thought};
+use crate::reasoning::{ReasoningParser, THINK_CLOSE, THINK_OPEN, Thought};
 use crate::tools::{Family, ToolEvent, ToolParser};
 
 /// What an answer may hold beside text.
@@ -14,6 +14,16 @@ pub struct AnswerForm {
     pub calls: Option<(&'static Family, Vec<String>)>,
     /// Only the first call is told.
     pub one_call: bool,
+}
+
+impl AnswerForm {
+    /// Texts of the marks that the parser looks for; where one is a control token it must be shown.
+    pub fn marks(&self) -> impl Iterator<Item = &'static str> {
+        let thoughts = self.thoughts.map(|_| [THINK_OPEN, THINK_CLOSE]);
+        let calls = self.calls.as_ref().map(|(family, _)| family.marks);
+        let calls = calls.unwrap_or_default().iter().copied();
+        thoughts.into_iter().flatten().chain(calls)
+    }
 }
 
 /// A piece of an answer.

@@ -6,6 +6,7 @@ mod common;
 mod completion;
 mod messages;
 mod optional;
+mod tools;
 
 pub use chat::{ChatRequest, parse_chat};
 pub use common::{Delivery, Standing};

@@ -5,6 +5,7 @@ mod chunk;
 pub(crate) mod completion;
 mod explain;
 mod logprobs;
+mod pieces;
 mod sampling;
 mod usage;
 
@@ -15,6 +16,7 @@ use ucuz_llm::{FailureKind, FinishReason};
 
 use crate::error::ApiError;
 
+pub(crate) use pieces::Reading;
 pub(crate) use sampling::describe;
 
 /// What every answer and chunk states of itself.

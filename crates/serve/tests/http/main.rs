@@ -19,3 +19,4 @@ mod life;
 mod models;
 mod mutations;
 mod tenants;
+mod tools;

@@ -10,6 +10,7 @@ mod call;
 mod gemma;
 mod grammar;
 mod hermes;
+mod ids;
 mod json;
 mod llama3;
 mod machine;
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 pub use self::gemma::GEMMA;
 pub use self::hermes::HERMES;
+pub use self::ids::with_fitting_ids;
 pub use self::llama3::LLAMA3;
 pub use self::mistral::MISTRAL;
 pub use self::preamble::describe;
@@ -38,6 +40,8 @@ pub struct Tool {
     pub name: String,
     /// JSON schema of its arguments, an object's; `None`: it takes none.
     pub parameters: Option<Value>,
+    /// Its calls must keep to the schema.
+    pub strict: bool,
     /// The whole description in OpenAI's form, as templates want it.
     pub description: Value,
 }

@@ -433,6 +433,7 @@ fn families_are_chosen_by_template_and_architecture() {
 fn offer(choice: ToolChoice, parallel: bool) -> ToolOffer {
     let tool = |name: &str| Tool {
         name: name.to_owned(),
+        strict: false,
         parameters: Some(json!({"properties": {"a  b": {"type": "integer"}}})),
         description: json!({}),
     };
