@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=10
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
-all=(gguf safetensors prepared config tokenizer template request stream)
+all=(gguf safetensors prepared config tokenizer template request stream tool_calls)
 targets=("${@:-${all[@]}}")
 [[ $# -gt 0 ]] || targets=("${all[@]}")
 
@@ -44,6 +44,7 @@ sources() {
     template) echo crates/text/src/template fuzz/template.names ;;
     request) echo crates/serve/src/protocol ;;
     stream) echo crates/text/src/stop.rs ;;
+    tool_calls) echo crates/text/src/tools crates/text/src/reasoning.rs ;;
   esac
 }
 longest_bytes() {
