@@ -267,6 +267,17 @@ def request_seeds():
                  "stream_options": {"include_usage": True}, "logprobs": True, "top_logprobs": 2},
         "chat-neutral": {"messages": messages[:2], "max_completion_tokens": 3, "tools": [], "tool_choice": "none",
                          "response_format": {"type": "json_object"}, "modalities": ["text"], "metadata": {"a": "b"}},
+        "chat-tools": {
+            "messages": [
+                {"role": "user", "content": "x"},
+                {"role": "assistant", "content": None, "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "c", "content": "y"}],
+            "tools": [{"type": "function", "function": {
+                "name": "f", "description": "d", "strict": False,
+                "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "parallel_tool_calls": False, "include_reasoning": False},
         "completion": {"model": "m", "prompt": ["a", [1, 2]], **sampling, "echo": True, "logprobs": 1, "best_of": 2},
         "completion-ids": {"prompt": [1, 2, 3], "prompt_logprobs": 1, "suffix": "", "stop": "x"},
     }
@@ -281,6 +292,22 @@ def stream_seeds():
     put("stream", "split-letters", b"x\xff" + bytes([223, 141, 136, 114, 223, 141, 20, 178, 152]))
 
 
+def tool_call_seeds():
+    seeds = {
+        "hermes": b'\x02\x01Hm.\n<tool_call>\n{"name": "add", "arguments": {"a": [1, -2.5e3, "\\u00e9\xc3\xa9"]}}\n</tool_call>',
+        "hermes-late-name": b'\x02\x05<tool_call>[{"arguments": {}, "name": "f"}, {"name": "f"}]</tool_call>',
+        "llama3": b'\x03\x02<|python_tag|>{"name": "add", "parameters": {"a": true}}; {"name": "f", "parameters": {}}',
+        "mistral": b'\x00\x03[TOOL_CALLS][{"name": "add", "arguments": {"a": null}}]',
+        "mistral-named": b'\x00\x03[TOOL_CALLS]add[CALL_ID]x9[ARGS]{"a": 1}[TOOL_CALLS]f{}',
+        "gemma-python": b"\x01\x04```tool_code\nprint(add(a=[True, 'x\\n'], b={\"c\": 1}))\n```",
+        "gemma-marks": b'\x01\x04<start_function_call>call:add{a:<escape>x<escape>,b:{c:[1]}}<end_function_call>',
+        "thoughts": b'\x06\x07<think>\na < b\n</think>\n\n<tool_call>{"name": "add", "arguments": {}}</tool_call>',
+        "thoughts-open": b"\x0a\x07well </think>\n\nYes.",
+    }
+    for name, text in seeds.items():
+        put("tool_calls", name, text)
+
+
 if __name__ == "__main__":
     gguf_seeds()
     hugging_face_seeds()
@@ -290,3 +317,4 @@ if __name__ == "__main__":
     grammar_seeds()
     request_seeds()
     stream_seeds()
+    tool_call_seeds()

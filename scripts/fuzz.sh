@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=10
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
-all=(gguf safetensors prepared config tokenizer template grammar request stream)
+all=(gguf safetensors prepared config tokenizer template grammar request stream tool_calls)
 targets=("${@:-${all[@]}}")
 [[ $# -gt 0 ]] || targets=("${all[@]}")
 
@@ -45,6 +45,7 @@ sources() {
     grammar) echo crates/text/src/grammar ;;
     request) echo crates/serve/src/protocol ;;
     stream) echo crates/text/src/stop.rs ;;
+    tool_calls) echo crates/text/src/tools crates/text/src/reasoning.rs ;;
   esac
 }
 longest_bytes() {

@@ -95,8 +95,11 @@ fails("another model is 404", openai.NotFoundError, 404, lambda: chat(model="gpt
 fails("temperature 9 is 400", bad, 400, lambda: chat(model=model, messages=messages("x"), temperature=9))
 fails("no messages is 400", bad, 400, lambda: chat(model=model, messages=[]))
 fails("an unknown field is 400", bad, 400, lambda: chat(model=model, messages=messages("x"), extra_body={"temprature": 1}))
-fails("tools are refused, not ignored", bad, 400,
-      lambda: chat(model=model, messages=messages("x"), tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]))
+tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+fails("a call that cannot be enforced is refused, not ignored", bad, 400,
+      lambda: chat(model=model, messages=messages("x"), tools=tools, tool_choice="required"))
+reply = chat(model=model, messages=messages("x"), tools=tools, max_tokens=2).choices[0]
+check("tools may be left alone", reply.finish_reason in ("length", "stop"), str(reply))
 fails("a prompt over the context is 400", bad, 400, lambda: client.completions.create(model=model, prompt=[5] * 40000, max_tokens=5))
 
 raw = client.chat.completions.with_raw_response.create(model=model, messages=messages("Hi"), max_tokens=2, user="somebody")

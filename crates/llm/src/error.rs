@@ -20,6 +20,14 @@ pub enum LlmError {
         /// Rule, value, way out.
         message: String,
     },
+    /// A parameter asks for what this model or this server cannot do.
+    #[error("{message}")]
+    Unsupported {
+        /// Name as in the request.
+        param: &'static str,
+        /// What is not possible, way out.
+        message: String,
+    },
     /// Prompt and answer do not fit the context.
     #[error("{message}")]
     ContextLength {
@@ -58,6 +66,14 @@ impl LlmError {
     /// An [`LlmError::Invalid`].
     pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
         Self::Invalid {
+            param,
+            message: message.into(),
+        }
+    }
+
+    /// An [`LlmError::Unsupported`].
+    pub fn unsupported(param: &'static str, message: impl Into<String>) -> Self {
+        Self::Unsupported {
             param,
             message: message.into(),
         }

@@ -5,6 +5,7 @@
 //!
 //! Deliberately not here: HTTP, JSON of any API, async. `serve`, `cli` and `measure` use this crate.
 
+mod chat;
 mod constraint;
 mod error;
 mod generation;
@@ -39,4 +40,5 @@ pub use ucuz_engine::{
     RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
 };
 pub use ucuz_tensor::cache::BLOCK_TOKENS;
-pub use ucuz_text::{Content, GrammarSource, Message};
+pub use ucuz_text::tools::{Tool, ToolChoice, ToolEvent, ToolOffer};
+pub use ucuz_text::{AnswerEvent, AnswerForm, AnswerParser, Content, GrammarSource, Message};

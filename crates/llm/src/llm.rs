@@ -5,10 +5,11 @@ use std::time::SystemTime;
 
 use ucuz_engine::{Constraint, EventSink, Handle, Health, Latencies, Refusals, Request, Stats};
 use ucuz_text::{
-    ChatTemplate, DecodeOptions, Detokenizer, GrammarCompiler, LeadingSpace, RenderOptions,
+    AnswerForm, ChatTemplate, DecodeOptions, Detokenizer, GrammarCompiler, LeadingSpace, Message,
     Special, SpecialText, StopMatcher, TextError, Tokenizer, encode_chat,
 };
 
+use crate::chat::{Chat, ChatForm};
 use crate::constraint::Constrained;
 use crate::generation::{Generation, GenerationParts};
 use crate::info::ModelInfo;
@@ -22,7 +23,7 @@ const PROMPT_BYTES_PER_TOKEN: usize = 64;
 /// A loaded model with its engine.
 pub struct Llm {
     tokenizer: Arc<Tokenizer>,
-    template: Option<ChatTemplate>,
+    chat: Option<ChatForm>,
     handle: Handle,
     info: ModelInfo,
     end_ids: Vec<u32>,
@@ -81,7 +82,7 @@ impl Llm {
         end_ids.dedup();
         Self {
             tokenizer,
-            template,
+            chat: template.map(|template| ChatForm::new(template, &info.architecture)),
             handle,
             info,
             end_ids,
@@ -154,22 +155,14 @@ impl Llm {
         entropy: u64,
         now: SystemTime,
     ) -> LlmResult<Prepared> {
+        let mut answer = AnswerForm::default();
         let prompt = match &request.input {
             Input::Tokens(ids) => ids.clone(),
             Input::Text(text) => self.tokenizer.encode_prompt(text, Special::Parse)?,
             Input::Chat(messages) => {
-                let template = self.template.as_ref().ok_or_else(|| {
-                    let message =
-                        "this model has no chat template; use /v1/completions with a plain prompt";
-                    LlmError::invalid("messages", message)
-                })?;
-                let now = now.duration_since(SystemTime::UNIX_EPOCH).ok();
-                let options = RenderOptions {
-                    now_unix_s: now.and_then(|d| i64::try_from(d.as_secs()).ok()),
-                    ..RenderOptions::new(self.prompt_bytes_max())
-                };
-                let rendered = template.render(messages, &options);
-                encode_chat(&self.tokenizer, &rendered.map_err(|e| self.too_long(e))?)?
+                let (ids, form) = self.encode_chat(messages, request, now)?;
+                answer = form;
+                ids
             }
         };
         let rules = Rules {
@@ -180,7 +173,7 @@ impl Llm {
         };
         let mut prepared = resolve(request, prompt, &rules, entropy)?;
         prepared.constraint = self.constraint(request)?;
-        Ok(prepared)
+        Ok(Prepared { answer, ..prepared })
     }
 
     /// The request's constraint, compiled or found among those that its tenant used lately.
@@ -199,6 +192,32 @@ impl Llm {
         let grammar = grammar.map_err(|error| LlmError::invalid(spec.param, error.to_string()))?;
         let ends = !request.ignore_eos;
         Ok(Some(Arc::new(Constrained { grammar, ends })))
+    }
+
+    /// The prompt of a conversation, and what the answer may hold.
+    fn encode_chat(
+        &self,
+        messages: &[Message],
+        request: &GenerateRequest,
+        now: SystemTime,
+    ) -> LlmResult<(Vec<u32>, AnswerForm)> {
+        let form = self.chat.as_ref().ok_or_else(|| {
+            let message =
+                "this model has no chat template; use /v1/completions with a plain prompt";
+            LlmError::invalid("messages", message)
+        })?;
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).ok();
+        let chat = Chat {
+            messages,
+            tools: request.tools.as_ref(),
+            now_unix_s: now.and_then(|d| i64::try_from(d.as_secs()).ok()),
+            output_bytes_max: self.prompt_bytes_max(),
+        };
+        let (rendered, answer) = form.render(&chat).map_err(|error| match error {
+            LlmError::Text(error) => self.too_long(error),
+            error => error,
+        })?;
+        Ok((encode_chat(&self.tokenizer, &rendered)?, answer))
     }
 
     /// A prompt whose text alone cannot fit is over the context, whatever it was that counted it.
@@ -244,6 +263,7 @@ impl Llm {
                 LeadingSpace::Keep
             },
         };
+        let detokenizer = Detokenizer::new(Arc::clone(&self.tokenizer), options);
         let request = Request {
             prompt: prepared.prompt.to_vec(),
             params: prepared.params.clone(),
@@ -265,7 +285,7 @@ impl Llm {
             handle: self.handle.clone(),
             id,
             tokenizer: Arc::clone(&self.tokenizer),
-            detokenizer: Detokenizer::new(Arc::clone(&self.tokenizer), options),
+            detokenizer: detokenizer.showing(prepared.answer.marks()),
             stops,
             stop_strings: prepared.stop.clone(),
             prompt_tokens: u32::try_from(prepared.prompt.len()).unwrap_or(u32::MAX),
@@ -314,7 +334,7 @@ impl Llm {
             pad: text(ids.pad),
             adds_bos: self.tokenizer.adds_bos(),
             adds_eos: self.tokenizer.adds_eos(),
-            chat_template: self.template.as_ref().map(ChatTemplate::source),
+            chat_template: self.chat.as_ref().map(ChatForm::source),
         }
     }
 

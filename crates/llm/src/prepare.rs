@@ -6,6 +6,7 @@ use std::time::Duration;
 use ucuz_engine::{Pooling, RequestClass};
 use ucuz_formats::config::GenerationDefaults;
 use ucuz_tensor::sampling::SamplingParams;
+use ucuz_text::{AnswerForm, AnswerParser};
 
 use crate::constraint::Constrained;
 use crate::request::{GenerateRequest, Input, SamplingOptions};
@@ -69,9 +70,16 @@ pub struct Prepared {
     pub class: RequestClass,
     /// Whether the answer is a chat message, a text of its own, instead of a continuation.
     pub is_chat: bool,
+    /// What the answer may hold beside text.
+    pub answer: AnswerForm,
 }
 
 impl Prepared {
+    /// Tells thoughts, text and calls of one sample's answer apart.
+    pub fn parser(&self) -> AnswerParser {
+        AnswerParser::new(&self.answer)
+    }
+
     /// The same, refused for no deadline, neither its own nor the server's.
     pub fn without_deadline(mut self) -> Self {
         self.class.first_token_within = Some(Duration::MAX);
@@ -126,6 +134,7 @@ pub(crate) fn resolve(
         skip_special_tokens: request.skip_special_tokens,
         class: request.class,
         is_chat: matches!(request.input, Input::Chat(_)),
+        answer: AnswerForm::default(),
     })
 }
 

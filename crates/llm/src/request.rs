@@ -2,6 +2,7 @@
 
 use ucuz_engine::{Pooling, RequestClass};
 use ucuz_text::Message;
+use ucuz_text::tools::ToolOffer;
 
 use crate::constraint::ConstraintSpec;
 
@@ -44,6 +45,8 @@ pub struct SamplingOptions {
 pub struct GenerateRequest {
     /// The prompt.
     pub input: Input,
+    /// Tools that the model may call; for [`Input::Chat`] only.
+    pub tools: Option<ToolOffer>,
     /// Sampling.
     pub sampling: SamplingOptions,
     /// Most tokens to generate; `None` fills the context. 0 only scores the prompt.
@@ -77,6 +80,7 @@ impl GenerateRequest {
     pub fn new(input: Input) -> Self {
         Self {
             input,
+            tools: None,
             sampling: SamplingOptions::default(),
             max_tokens: None,
             min_tokens: 0,

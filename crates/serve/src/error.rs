@@ -103,6 +103,9 @@ impl ApiError {
     pub(crate) fn from_llm(error: LlmError, input: &'static str) -> Self {
         match error {
             LlmError::Invalid { param, message } => Self::invalid(param, message),
+            LlmError::Unsupported { param, message } => {
+                Self::bad_request("unsupported_parameter", message).with_param(param)
+            }
             LlmError::ContextLength { message } => {
                 Self::bad_request("context_length_exceeded", message).with_param(input)
             }

@@ -58,6 +58,23 @@ impl Serialize for Json {
     }
 }
 
+impl From<Json> for serde_json::Value {
+    fn from(json: Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(value) => Self::Bool(value),
+            Json::Number(number) => Self::Number(number),
+            Json::String(text) => Self::String(text),
+            Json::Array(items) => items.into_iter().map(Self::from).collect(),
+            Json::Object(entries) => {
+                let entries = entries.into_iter();
+                let entries = entries.map(|(key, value)| (key, Self::from(value)));
+                Self::Object(entries.collect())
+            }
+        }
+    }
+}
+
 /// Reads a whole body as one JSON value.
 ///
 /// # Errors

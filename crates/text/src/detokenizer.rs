@@ -45,6 +45,8 @@ pub struct DecodeOptions {
 pub struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
     options: DecodeOptions,
+    /// Control tokens that show although the others are hidden, ascending.
+    shown: Vec<u32>,
     /// The bytes of an unfinished character, at most three.
     pending: Vec<u8>,
     /// The next byte is the text's first and, if a space, goes.
@@ -58,17 +60,31 @@ impl Detokenizer {
         Detokenizer {
             tokenizer,
             options,
+            shown: Vec::new(),
             pending: Vec::new(),
             strip_next,
         }
     }
 
+    /// The same, with the control tokens of these texts shown by them: marks that a parser of the text looks for.
+    pub fn showing<'t>(mut self, texts: impl Iterator<Item = &'t str>) -> Detokenizer {
+        self.shown = texts
+            .filter_map(|text| self.tokenizer.id_of(text))
+            .collect();
+        self.shown.sort_unstable();
+        self
+    }
+
     /// The text that `id` completes; empty while a character is unfinished, for a hidden token, and
     /// for an id past the vocabulary (padding columns of a model).
     pub fn push(&mut self, id: u32) -> String {
+        let mut options = self.options;
+        if self.shown.binary_search(&id).is_ok() {
+            options.special = SpecialText::Show;
+        }
         append_token(
             &self.tokenizer,
-            self.options,
+            options,
             id,
             &mut self.strip_next,
             &mut self.pending,

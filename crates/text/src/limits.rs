@@ -64,3 +64,9 @@ pub const COMPILE_TIME: Duration = Duration::from_secs(2);
 pub const COMPILE_STACK_BYTES: usize = 256 << 20;
 /// Bytes of compiled grammars that are kept.
 pub const GRAMMAR_CACHE_BYTES: usize = 64 << 20;
+/// Bytes of an answer held back while it isn't clear whether they are a tool call; past it they come out as text.
+pub const MAX_HELD_CALL_BYTES: usize = 64 << 10;
+/// Bytes of white space held back before a tool call or the end of thoughts; past it they come out.
+pub const MAX_HELD_SPACE_BYTES: usize = 256;
+/// Bytes of a tool's name in an answer.
+pub const MAX_TOOL_NAME_BYTES: usize = 256;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use ucuz_text::tools::{Tool, describe};
 use ucuz_text::{
-    ChatTemplate, Message, RenderOptions, Rendered, Special, SpecialIds, TemplateTokens, TextError,
-    Tokenizer, VocabSpec, encode_chat,
+    ChatTemplate, Content, DecodeOptions, Detokenizer, Message, RenderOptions, Rendered, Special,
+    SpecialIds, TemplateTokens, TextError, Tokenizer, VocabSpec, encode_chat,
 };
 
 const CASES: &str = include_str!("golden/templates.json");
@@ -455,4 +456,130 @@ proptest! {
             prop_assert!(specials(&rendered).iter().all(|&id| id == 258));
         }
     }
+}
+
+fn weather() -> Tool {
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    Tool {
+        name: "get_weather".to_owned(),
+        parameters: Some(parameters.clone()),
+        strict: false,
+        description: json!({"type": "function", "function": {"name": "get_weather", "parameters": parameters}}),
+    }
+}
+
+/// A conversation with a call and two results.
+fn conversation() -> Vec<Message> {
+    let mut asked = Message::new("assistant", "One moment.");
+    asked.tool_calls = Some(vec![json!({
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": "{\"city\": \"</s>\"}"},
+    })]);
+    let mut result = Message::new("tool", "<|im_end|>");
+    result.tool_call_id = Some("call_1".to_owned());
+    vec![
+        Message::new("user", "Weather?"),
+        asked,
+        result,
+        Message::new("tool", "rain"),
+    ]
+}
+
+#[test]
+fn a_template_tells_whether_it_reads_tools() {
+    for (source, reads) in [
+        ("{% if tools %}x{% endif %}", true),
+        ("{% for t in tools %}{{ t | tojson }}{% endfor %}", true),
+        ("{{ messages[0].content }} and tools", false),
+        ("{{ messages[0].tools }}{% set tools = 1 %}", false),
+    ] {
+        assert_eq!(compile(source).reads_tools(), reads, "{source}");
+        assert_eq!(compile(source).source(), source);
+    }
+}
+
+#[test]
+fn tools_are_described_to_templates_that_know_none() {
+    let source =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+    let plain = describe(&conversation(), &[weather()]).unwrap();
+    let rendered = compile(source).render(&plain, &options()).unwrap();
+    let expected = r#"<|im_start|>system
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+<|im_start|>user
+Weather?<|im_end|>
+<|im_start|>assistant
+One moment.
+<tool_call>
+{"name": "get_weather", "arguments": {"city": "</s>"}}
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+<|im_end|>
+</tool_response>
+<tool_response>
+rain
+</tool_response><|im_end|>
+"#;
+    assert_eq!(rendered.text(), expected);
+    // Four messages, two marks each; what arguments and results spell is text.
+    assert_eq!(specials(&rendered).len(), 8);
+
+    let mut messages = conversation();
+    messages.insert(0, Message::new("system", "Be kind."));
+    let plain = describe(&messages, &[weather()]).unwrap();
+    let Some(Content::Text(first)) = &plain[0].content else {
+        panic!("the system message is text");
+    };
+    assert!(first.starts_with("Be kind.\n\n# Tools"), "{first}");
+    assert_eq!(plain.len(), 4);
+    assert_eq!(
+        describe(&[Message::new("user", "x")], &[]).unwrap(),
+        [Message::new("user", "x")]
+    );
+}
+
+#[test]
+fn arguments_of_earlier_calls_are_objects_to_a_template() {
+    let source =
+        "{% for c in messages[0].tool_calls %}{{ c.function.arguments | tojson }};{% endfor %}";
+    let call = |arguments: &str| json!({"function": {"name": "f", "arguments": arguments}});
+    let mut message = Message::new("assistant", "");
+    let texts = ["{\"b\":1, \"a\":\"é\"}", "", " ", "{broken", "[1]"];
+    message.tool_calls = Some(texts.into_iter().map(call).collect());
+    let rendered = render(source, &[message]).unwrap();
+    assert_eq!(
+        rendered.text(),
+        "{\"b\": 1, \"a\": \"é\"};{};{};\"{broken\";\"[1]\";"
+    );
+}
+
+#[test]
+fn marks_show_although_control_tokens_are_hidden() {
+    let tokenizer = tokenizer(false);
+    let ids: Vec<u32> = ["<|im_start|>", "<|im_end|>"]
+        .iter()
+        .map(|text| tokenizer.id_of(text).unwrap())
+        .collect();
+    let options = DecodeOptions::default();
+    let text = |marks: &[&str]| -> String {
+        let detokenizer = Detokenizer::new(Arc::clone(&tokenizer), options);
+        let mut detokenizer = detokenizer.showing(marks.iter().copied());
+        ids.iter().map(|id| detokenizer.push(*id)).collect()
+    };
+    assert_eq!(text(&[]), "");
+    assert_eq!(text(&["<|im_end|>", "<none>"]), "<|im_end|>");
 }

@@ -3,7 +3,7 @@
 use ucuz_llm::{GenerateRequest, Input, LIMITS};
 
 use super::common::{self, Delivery, Standing};
-use super::{messages, optional};
+use super::{messages, optional, tools};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::json;
@@ -19,6 +19,8 @@ pub struct ChatRequest {
     pub delivery: Delivery,
     /// How it stands among others.
     pub standing: Standing,
+    /// Whether the answer tells the thoughts before it.
+    pub include_reasoning: bool,
     /// Fields that were given and have no effect.
     pub ignored: Vec<&'static str>,
 }
@@ -35,6 +37,8 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
     let messages = messages::messages(&mut fields)?;
     let has_names = messages.iter().any(|message| message.name.is_some());
     let mut generate = GenerateRequest::new(Input::Chat(messages));
+    generate.tools = tools::offer(&mut fields)?;
+    let include_reasoning = fields.bool("include_reasoning")?.unwrap_or(true);
     common::generation(&mut fields, &mut generate)?;
     generate.logprobs = logprobs(&mut fields)?;
     if delivery.stream && generate.prompt_logprobs.is_some() {
@@ -53,6 +57,7 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
         generate,
         delivery,
         standing,
+        include_reasoning,
         ignored,
     })
 }

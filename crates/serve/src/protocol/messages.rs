@@ -1,7 +1,8 @@
 //! `messages` of a chat request.
 
-use ucuz_llm::Message;
+use ucuz_llm::{Content, Message};
 
+use super::tools;
 use crate::clip::{Clip, shown};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -30,16 +31,21 @@ pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
 fn message(index: usize, value: Json) -> Result<Message, ApiError> {
     let mut fields = Fields::nested(format!("messages[{index}]"), value)?;
     let role = role(&mut fields)?;
-    // First, since a message that calls tools has no content, and the tools are what is wrong.
+    let mut message = Message {
+        role: role.to_owned(),
+        ..Message::default()
+    };
     if role == "assistant" {
         take_answer_extras(&mut fields)?;
-    }
-    let content = content(&mut fields)?;
-    let mut message = Message::new(role, &content);
-    message.name = fields.string("name")?;
-    if role == "assistant" {
+        message.tool_calls = tools::calls(&mut fields)?;
         message.reasoning_content = fields.string("reasoning_content")?;
     }
+    if role == "tool" {
+        message.tool_call_id = Some(tools::call_id(&mut fields, "tool_call_id")?);
+    }
+    let content = content(&mut fields, message.tool_calls.is_some())?;
+    message.content = content.map(Content::Text);
+    message.name = fields.string("name")?;
     fields.finish()?;
     Ok(message)
 }
@@ -49,11 +55,12 @@ fn role(fields: &mut Fields) -> Result<&'static str, ApiError> {
     match fields.string("role")?.as_deref() {
         Some("user") => Ok("user"),
         Some("assistant") => Ok("assistant"),
+        Some("tool") => Ok("tool"),
         // OpenAI's newer name for the same thing; templates know the old one.
         Some("system" | "developer") => Ok("system"),
         Some(other) => {
             let message = format!(
-                "{name} is {}, it must be \"system\", \"developer\", \"user\" or \"assistant\"",
+                "{name} is {}, it must be \"system\", \"developer\", \"user\", \"assistant\" or \"tool\"",
                 Clip(other)
             );
             Err(ApiError::invalid(name, message))
@@ -65,15 +72,16 @@ fn role(fields: &mut Fields) -> Result<&'static str, ApiError> {
     }
 }
 
-/// Text, or text parts joined by a space as Hugging Face does.
-fn content(fields: &mut Fields) -> Result<String, ApiError> {
+/// Text, or text parts joined by a space as Hugging Face does. A message that calls tools may have none.
+fn content(fields: &mut Fields, has_calls: bool) -> Result<Option<String>, ApiError> {
     let name = fields.full_name("content");
     match fields.take("content") {
-        Some(Json::String(text)) => Ok(text),
+        None if has_calls => Ok(None),
+        Some(Json::String(text)) => Ok(Some(text)),
         Some(Json::Array(parts)) if !parts.is_empty() => {
             let parts = parts.into_iter().enumerate();
             let texts = parts.map(|(index, part)| text_part(&format!("{name}[{index}]"), part));
-            Ok(texts.collect::<Result<Vec<_>, _>>()?.join(" "))
+            Ok(Some(texts.collect::<Result<Vec<_>, _>>()?.join(" ")))
         }
         Some(other) => Err(fields.wrong("content", &other, "a string or a list of text parts")),
         None => {
@@ -108,15 +116,9 @@ fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
     Ok(text)
 }
 
-/// An answer sent back as a message carries fields that are empty unless tools were used.
+/// An answer sent back as a message carries fields that are empty in whatever this server answered.
 fn take_answer_extras(fields: &mut Fields) -> Result<(), ApiError> {
-    for name in [
-        "tool_calls",
-        "annotations",
-        "function_call",
-        "audio",
-        "refusal",
-    ] {
+    for name in ["annotations", "function_call", "audio", "refusal"] {
         match fields.take(name) {
             None => {}
             Some(Json::Array(items)) if items.is_empty() => {}

@@ -10,6 +10,7 @@ mod embeddings;
 mod messages;
 mod optional;
 mod responses;
+mod tools;
 
 pub use anthropic::{MessagesPurpose, MessagesRequest, parse_messages};
 pub use chat::{ChatRequest, parse_chat};

@@ -7,6 +7,7 @@ pub(crate) mod completion;
 pub(crate) mod embeddings;
 mod explain;
 mod logprobs;
+mod pieces;
 pub(crate) mod responses;
 mod sampling;
 mod usage;
@@ -18,6 +19,7 @@ use ucuz_llm::{FailureKind, FinishReason};
 
 use crate::error::ApiError;
 
+pub(crate) use pieces::Reading;
 pub(crate) use sampling::describe;
 
 /// What every answer and chunk states of itself.

@@ -10,7 +10,7 @@ use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::parse_chat;
 use crate::reply::chat::{CHUNK, ChatChunks, WHOLE, whole};
-use crate::reply::{Head, describe};
+use crate::reply::{Head, Reading, describe};
 use crate::samples::Samples;
 use crate::{body, sse};
 
@@ -48,11 +48,12 @@ pub(crate) async fn create(
         system_fingerprint: app.llm.info().fingerprint.clone(),
     };
     let logprobs = request.generate.logprobs;
+    let reading = Reading::new(&prepared[0], request.include_reasoning, &head.id);
     let mut response = if delivery.stream {
-        let chunks = ChatChunks::new(head, samples.len(), logprobs, delivery);
+        let chunks = ChatChunks::new(head, samples.len(), (logprobs, reading), delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
-        whole(&head, samples, logprobs, delivery.explain).await?
+        whole(&head, samples, (logprobs, reading), delivery.explain).await?
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

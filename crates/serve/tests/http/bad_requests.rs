@@ -108,6 +108,12 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
             CHAT,
             r#"{"messages":[{"role":"tool","content":"x"}]}"#.to_owned(),
             value,
+            Some("messages[0].tool_call_id"),
+        ),
+        (
+            CHAT,
+            r#"{"messages":[{"role":"function","content":"x"}]}"#.to_owned(),
+            value,
             Some("messages[0].role"),
         ),
         (
@@ -139,8 +145,8 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
         (
             CHAT,
             chat(r#""tools":[{"type":"function"}]"#),
-            unsupported,
-            Some("tools"),
+            value,
+            Some("tools[0].function"),
         ),
         (
             CHAT,
@@ -285,8 +291,8 @@ async fn bad_bodies_get_their_error_and_the_server_goes_on() {
         (
             CHAT,
             format!(r#"{{"messages":[{user},{calls}]}}"#),
-            unsupported,
-            Some("messages[1].tool_calls"),
+            value,
+            Some("messages[1].tool_calls[0].id"),
         ),
         (
             CHAT,

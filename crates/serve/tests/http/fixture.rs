@@ -39,6 +39,7 @@ pub struct Setup {
     pub step_rows: usize,
     /// Whether steps wait for [`Gate::allow`].
     pub gated: bool,
+    pub template: &'static str,
     pub options: ServeOptions,
 }
 
@@ -51,6 +52,7 @@ impl Default for Setup {
             waiting: 32,
             step_rows: 64,
             gated: false,
+            template: TEMPLATE,
             options,
         }
     }
@@ -206,7 +208,7 @@ fn llm(setup: &Setup, gate: &Gate) -> (Llm, SimControl) {
     };
     let handle = Engine::spawn(Box::new(runner), config, Arc::new(SystemClock::start())).unwrap();
     let tokens = TemplateTokens::new(Arc::clone(&tokenizer));
-    let template = Some(ChatTemplate::new(Some(TEMPLATE), &tokens).unwrap());
+    let template = Some(ChatTemplate::new(Some(setup.template), &tokens).unwrap());
     (
         Llm::from_parts(LlmParts {
             tokenizer,

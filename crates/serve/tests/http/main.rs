@@ -25,3 +25,4 @@ mod routers;
 mod structured;
 mod tenants;
 mod tls;
+mod tools;

@@ -2,9 +2,10 @@
 
 use ucuz_serve::{parse_chat, parse_completion};
 
-const SEEDS: [&str; 4] = [
+const SEEDS: [&str; 5] = [
     r#"{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"\u00e9\ud83d\ude00"}],"name":"n"}],"stream":true,"stream_options":{"include_usage":true},"n":2}"#,
     r#"{"messages":[{"role":"assistant","content":"x","tool_calls":[]}],"temperature":0.5,"top_p":1e-3,"logit_bias":{"1":-100,"22":5.5},"stop":["a","b"],"logprobs":true,"top_logprobs":3,"seed":-1}"#,
+    r#"{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"y"}],"tools":[{"type":"function","function":{"name":"f","description":"d","strict":false,"parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}}],"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false,"include_reasoning":false}"#,
     r#"{"prompt":[[1,2,3],[4]],"echo":true,"logprobs":1,"max_tokens":0,"best_of":1,"user":"u"}"#,
     r#"{"prompt":["a","b"],"stop_token_ids":[1,2],"min_tokens":1,"ignore_eos":true,"min_p":0.1,"repetition_penalty":1.1,"skip_special_tokens":false,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object","properties":{"a":{"enum":[1,"x"]}},"required":["a"]}}}}"#,
 ];

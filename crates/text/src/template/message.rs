@@ -16,6 +16,16 @@ pub enum Content {
     Parts(Vec<Value>),
 }
 
+impl Content {
+    /// What message `index` says, as one text.
+    pub(crate) fn text(&self, index: usize) -> Result<String> {
+        match self {
+            Content::Text(text) => Ok(text.clone()),
+            Content::Parts(parts) => join_parts(parts, index),
+        }
+    }
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Message {
@@ -55,8 +65,7 @@ impl Message {
         map.insert("role".to_owned(), Value::String(self.role.clone()));
         let content = match &self.content {
             None => Value::Null,
-            Some(Content::Text(text)) => Value::String(text.clone()),
-            Some(Content::Parts(parts)) => Value::String(join_parts(parts, index)?),
+            Some(content) => Value::String(content.text(index)?),
         };
         map.insert("content".to_owned(), content);
         for (key, text) in [
@@ -100,12 +109,13 @@ fn parse_arguments(mut call: Value) -> Value {
         Some(&mut call)
     };
     if let Some(arguments) = holder.and_then(|holder| holder.get_mut("arguments"))
-        && let Some(parsed) = arguments
-            .as_str()
-            .and_then(|text| serde_json::from_str(text).ok())
-        && matches!(parsed, Value::Object(_))
+        && let Some(text) = arguments.as_str()
     {
-        *arguments = parsed;
+        // Some clients write an empty text for no arguments.
+        let text = if text.trim().is_empty() { "{}" } else { text };
+        if let Ok(parsed @ Value::Object(_)) = serde_json::from_str(text) {
+            *arguments = parsed;
+        }
     }
     call
 }

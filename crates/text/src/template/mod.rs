@@ -4,6 +4,8 @@
 //! string and dict methods, `raise_exception`, `strftime_now`, `tojson`), within fixed limits of
 //! work, depth and output. What it can't render is an error that names the construct; there is
 //! never another template in its place. How forged special tokens are kept out: `guard`.
+//! Tools go to the template in OpenAI's form, calls of earlier answers with their arguments as objects; a template that reads
+//! no tools can be given plain messages instead ([`crate::tools::describe`]).
 //! Not here: parsing what the model answers; clocks (time comes with the options).
 
 mod builtin;
@@ -120,10 +122,10 @@ pub fn encode_chat(tokenizer: &Tokenizer, rendered: &Rendered) -> Result<Vec<u32
 /// A compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    source: String,
     environment: Environment<'static>,
     guard: Guard,
     tokens: TemplateTokens,
+    source: String,
 }
 
 impl ChatTemplate {
@@ -149,11 +151,23 @@ impl ChatTemplate {
                 reason: guard.expand(&describe(&error)),
             })?;
         Ok(ChatTemplate {
-            source: source.to_owned(),
             environment,
             guard,
             tokens: tokens.clone(),
+            source: source.to_owned(),
         })
+    }
+
+    /// The source, as the model brings it.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the template reads the variable `tools`: whether it can describe tools to the model.
+    pub fn reads_tools(&self) -> bool {
+        self.environment
+            .get_template(NAME)
+            .is_ok_and(|template| template.undeclared_variables(false).contains("tools"))
     }
 
     /// A built-in template, only ever used when asked for by name: chatml, gemma, llama3, mistral.
@@ -166,11 +180,6 @@ impl ChatTemplate {
             known: builtin::NAMES,
         })?;
         ChatTemplate::new(Some(source), tokens)
-    }
-
-    /// The template as the model brings it.
-    pub fn source(&self) -> &str {
-        &self.source
     }
 
     /// Renders a conversation.
