@@ -1,11 +1,12 @@
 //! From messages to a prompt: tools, thoughts, the template; and what the answer may then hold.
 
-use ucuz_text::tools::{self, Facts, Family, ToolChoice, ToolOffer};
+use ucuz_text::tools::{self, Facts, Family, Offer, Thoughts, ToolChoice, ToolOffer};
 use ucuz_text::{
     AnswerForm, ChatTemplate, Message, RenderOptions, Rendered, THINK_CLOSE, THINK_OPEN, TextError,
     opens_thoughts,
 };
 
+use crate::constraint::ConstraintSpec;
 use crate::{LlmError, LlmResult};
 
 /// How a model talks: its template, and what of it is known.
@@ -65,12 +66,42 @@ impl ChatForm {
         Ok((rendered, form))
     }
 
+    /// What the answer must follow so that it keeps to the offer; `None` where the model is free.
+    ///
+    /// # Errors
+    /// `Invalid` for a schema that cannot be enforced.
+    pub(crate) fn enforce(
+        &self,
+        offer: &ToolOffer,
+        form: &AnswerForm,
+    ) -> LlmResult<Option<ConstraintSpec>> {
+        let is_free =
+            offer.choice == ToolChoice::Auto && !offer.tools.iter().any(|tool| tool.strict);
+        let Some((family, _)) = form.calls.as_ref().filter(|_| !is_free) else {
+            return Ok(None);
+        };
+        let asked = Offer {
+            tools: offer,
+            template: self.template.source(),
+            thoughts: match form.thoughts {
+                None => Thoughts::None,
+                Some(false) => Thoughts::Possible,
+                Some(true) => Thoughts::Open,
+            },
+        };
+        let source = tools::enforced(family, &asked);
+        let source = source.map_err(|error| LlmError::invalid("tools", error.to_string()))?;
+        Ok(Some(ConstraintSpec {
+            source,
+            param: "tools",
+        }))
+    }
+
     fn calls_of(&self, offer: &ToolOffer) -> LlmResult<(&'static Family, Vec<String>)> {
         let Some(family) = self.calls else {
             let message = "this model's chat template has a form of tool calls that is not known here; leave tools out";
             return Err(LlmError::unsupported("tools", message));
         };
-        enforce(offer)?;
         Ok((family, offer.names()))
     }
 
@@ -95,22 +126,4 @@ impl ChatForm {
         let plain = tools::describe(chat.messages, tools)?;
         self.template.render(&plain, &options)
     }
-}
-
-/// The one place where a choice becomes a constraint on decoding: [`tools::constraint`] writes the grammar. Until decoding can
-/// be constrained, a choice that the model is free to ignore is refused.
-fn enforce(offer: &ToolOffer) -> LlmResult<()> {
-    let what = match &offer.choice {
-        ToolChoice::Required => "\"required\"",
-        ToolChoice::Named(_) => "a function",
-        ToolChoice::Auto => {
-            if offer.tools.iter().any(|tool| tool.strict) {
-                let message = "a tool is strict, which is not enforced yet; leave strict out";
-                return Err(LlmError::unsupported("tools", message));
-            }
-            return Ok(());
-        }
-    };
-    let message = format!("tool_choice is {what}, which is not enforced yet; use \"auto\"");
-    Err(LlmError::unsupported("tool_choice", message))
 }

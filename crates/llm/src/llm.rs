@@ -10,7 +10,7 @@ use ucuz_text::{
 };
 
 use crate::chat::{Chat, ChatForm};
-use crate::constraint::Constrained;
+use crate::constraint::{Constrained, ConstraintSpec};
 use crate::generation::{Generation, GenerationParts};
 use crate::info::ModelInfo;
 use crate::prepare::{Prepared, Rules, resolve};
@@ -155,12 +155,13 @@ impl Llm {
         entropy: u64,
         now: SystemTime,
     ) -> LlmResult<Prepared> {
-        let mut answer = AnswerForm::default();
+        let (mut answer, mut forced) = (AnswerForm::default(), None);
         let prompt = match &request.input {
             Input::Tokens(ids) => ids.clone(),
             Input::Text(text) => self.tokenizer.encode_prompt(text, Special::Parse)?,
             Input::Chat(messages) => {
                 let (ids, form) = self.encode_chat(messages, request, now)?;
+                forced = self.forced(request, &form)?;
                 answer = form;
                 ids
             }
@@ -172,13 +173,39 @@ impl Llm {
             end_ids: &self.end_ids,
         };
         let mut prepared = resolve(request, prompt, &rules, entropy)?;
-        prepared.constraint = self.constraint(request)?;
+        prepared.constraint = self.constraint(request, forced.as_ref())?;
         Ok(Prepared { answer, ..prepared })
     }
 
+    /// What the offered tools force on an answer of this form.
+    fn forced(
+        &self,
+        request: &GenerateRequest,
+        form: &AnswerForm,
+    ) -> LlmResult<Option<ConstraintSpec>> {
+        let (Some(offer), Some(chat)) = (&request.tools, &self.chat) else {
+            return Ok(None);
+        };
+        let forced = chat.enforce(offer, form)?;
+        match (&forced, &request.constraint) {
+            (Some(_), Some(spec)) => {
+                let param = spec.param;
+                let message = format!(
+                    "{param} and calls that must keep to tools are given; an answer follows one rule"
+                );
+                Err(LlmError::invalid(param, message))
+            }
+            _ => Ok(forced),
+        }
+    }
+
     /// The request's constraint, compiled or found among those that its tenant used lately.
-    fn constraint(&self, request: &GenerateRequest) -> LlmResult<Option<Arc<Constrained>>> {
-        let Some(spec) = &request.constraint else {
+    fn constraint(
+        &self,
+        request: &GenerateRequest,
+        forced: Option<&ConstraintSpec>,
+    ) -> LlmResult<Option<Arc<Constrained>>> {
+        let Some(spec) = forced.or(request.constraint.as_ref()) else {
             return Ok(None);
         };
         let grammars = self

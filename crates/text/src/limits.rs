@@ -46,6 +46,8 @@ pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 pub const MAX_SCHEMA_NODES: usize = 10_000;
 /// Bytes of a regular expression.
 pub const MAX_REGEX_BYTES: usize = 16 << 10;
+/// Bytes of a grammar of tool calls.
+pub const MAX_CALLS_BYTES: usize = 512 << 10;
 /// Bytes of a grammar.
 pub const MAX_GRAMMAR_BYTES: usize = 128 << 10;
 /// Choices of one request.

@@ -304,9 +304,16 @@ async fn bad_tools_are_refused_by_name() {
             "tools[0].function.parameters.type",
         ),
         (
-            function(r#"{"name":"f","strict":true}"#),
-            "unsupported_parameter",
+            function(
+                r#"{"name":"f","strict":true,"parameters":{"type":"object","properties":{"a":{"uniqueItems":true}}}}"#,
+            ),
+            value,
             "tools",
+        ),
+        (
+            json!({"tool_choice": "required", "response_format": {"type": "json_object"}}),
+            value,
+            "response_format",
         ),
         (
             function(&format!(r#"{{"name":"f","description":"{long}"}}"#)),
@@ -322,16 +329,6 @@ async fn bad_tools_are_refused_by_name() {
         (
             choice(json!({"type": "function", "function": {"name": "other"}})),
             value,
-            "tool_choice",
-        ),
-        (
-            choice(json!("required")),
-            "unsupported_parameter",
-            "tool_choice",
-        ),
-        (
-            choice(json!({"type": "function", "function": {"name": "get_weather"}})),
-            "unsupported_parameter",
             "tool_choice",
         ),
         (
@@ -427,4 +424,79 @@ async fn a_form_of_calls_that_nobody_knows_is_refused() {
     assert_eq!(answer.json()["error"]["param"], "tools");
     let without = choice(&server, "ok", json!({"tool_choice": "none"})).await;
     assert_eq!(without["message"]["content"], "ok");
+}
+
+/// The one call of a choice: its name and arguments.
+fn one_call(choice: &Value) -> (String, Value) {
+    assert_eq!(choice["finish_reason"], "tool_calls", "{choice}");
+    assert!(choice["message"]["content"].is_null(), "{choice}");
+    let function = &choice["message"]["tool_calls"][0]["function"];
+    let arguments = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+    (function["name"].as_str().unwrap().to_owned(), arguments)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_must_come_come_and_keep_to_their_schema() {
+    let server = Fixture::start(Setup::default()).await;
+    // The model itself would say something else.
+    let tools = json!([
+        {"type": "function", "function": {"name": "ask", "parameters": {
+            "type": "object",
+            "$defs": {"city": {"enum": ["Oslo", "Rome"]}},
+            "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["city", "days"],
+            "additionalProperties": false,
+        }}},
+        {"type": "function", "function": {"name": "stop"}},
+    ]);
+    let named = json!({"type": "function", "function": {"name": "ask"}});
+    for (tool_choice, seed) in [(named, 1), (json!("required"), 2)] {
+        let is_named = tool_choice.is_object();
+        let extra = json!({
+            "tools": tools, "tool_choice": tool_choice, "parallel_tool_calls": false,
+            "max_tokens": 300, "temperature": 1, "seed": seed,
+        });
+        let (name, arguments) = one_call(&choice(&server, "hello", extra.clone()).await);
+        match name.as_str() {
+            "ask" => {
+                assert!(["Oslo", "Rome"].contains(&arguments["city"].as_str().unwrap()));
+                assert!((1..=9).contains(&arguments["days"].as_i64().unwrap()));
+                assert_eq!(arguments.as_object().unwrap().len(), 2);
+            }
+            other => assert!(
+                other == "stop" && !is_named && arguments == json!({}),
+                "{other}"
+            ),
+        }
+        let (deltas, reason) = deltas(&server, "hello", extra).await;
+        assert_eq!(reason, "tool_calls");
+        let parts = deltas
+            .iter()
+            .filter_map(|delta| delta["tool_calls"][0]["function"]["arguments"].as_str());
+        let streamed: Value = serde_json::from_str(&parts.collect::<String>()).unwrap();
+        assert_eq!(streamed, arguments);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_strict_tool_is_free_until_it_is_called() {
+    let server = Fixture::start(Setup::default()).await;
+    let mut strict = weather();
+    strict["function"]["strict"] = json!(true);
+    let free = choice(&server, "hello", json!({"tools": [strict.clone()]})).await;
+    assert_eq!(free["message"]["content"], "hello");
+    assert_eq!(free["finish_reason"], "stop");
+    // What is no call of the schema cannot be said after the mark.
+    let wrong =
+        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": 7}}\n</tool_call>";
+    let held = choice(&server, wrong, json!({"tools": [strict], "max_tokens": 60})).await;
+    let call = &held["message"]["tool_calls"][0]["function"];
+    assert_eq!(call["name"], "get_weather", "{held}");
+    assert!(
+        call["arguments"]
+            .as_str()
+            .unwrap()
+            .starts_with("{\"city\": \""),
+        "{held}"
+    );
 }

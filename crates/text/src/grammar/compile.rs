@@ -14,8 +14,8 @@ use super::vocabulary::Vocabulary;
 use super::{GrammarSource, gbnf, schema};
 use crate::error::{TextError, check_limit};
 use crate::limits::{
-    COMPILE_PLACES, COMPILE_STACK_BYTES, COMPILE_TIME, GRAMMAR_CACHE_BYTES, MAX_CHOICE_BYTES,
-    MAX_CHOICES, MAX_GRAMMAR_BYTES, MAX_REGEX_BYTES, MAX_SCHEMA_BYTES,
+    COMPILE_PLACES, COMPILE_STACK_BYTES, COMPILE_TIME, GRAMMAR_CACHE_BYTES, MAX_CALLS_BYTES,
+    MAX_CHOICE_BYTES, MAX_CHOICES, MAX_GRAMMAR_BYTES, MAX_REGEX_BYTES, MAX_SCHEMA_BYTES,
 };
 use crate::{Result, Tokenizer};
 
@@ -172,6 +172,7 @@ fn check_size(source: &GrammarSource) -> Result<()> {
         GrammarSource::Grammar(text) => {
             check_limit("grammar, bytes,", text.len(), MAX_GRAMMAR_BYTES)
         }
+        GrammarSource::Calls(text) => check_limit("tools, bytes,", text.len(), MAX_CALLS_BYTES),
         GrammarSource::Choice(choices) => {
             check_limit("list of choices, entries,", choices.len(), MAX_CHOICES)?;
             let bytes = choices.iter().map(String::len).sum();
@@ -191,7 +192,8 @@ fn digest(source: &GrammarSource) -> Digest {
         GrammarSource::JsonObject => {}
         GrammarSource::JsonSchema(text)
         | GrammarSource::Regex(text)
-        | GrammarSource::Grammar(text) => add(text),
+        | GrammarSource::Grammar(text)
+        | GrammarSource::Calls(text) => add(text),
         GrammarSource::Choice(choices) => choices.iter().for_each(|choice| add(choice)),
     }
     hash.finalize().into()
@@ -254,7 +256,9 @@ fn read(source: &GrammarSource) -> Result<TopLevelGrammar> {
                 "%json is not supported inside of a grammar; send a JSON schema",
             ));
         }
-        GrammarSource::Grammar(text) => return Ok(TopLevelGrammar::from_lark(text.clone())),
+        GrammarSource::Grammar(text) | GrammarSource::Calls(text) => {
+            return Ok(TopLevelGrammar::from_lark(text.clone()));
+        }
     };
     Ok(TopLevelGrammar::from_grammar(
         GrammarWithLexer::from_json_schema(grammar),

@@ -17,7 +17,7 @@ mod cache;
 mod compile;
 mod gbnf;
 mod matcher;
-mod schema;
+pub(crate) mod schema;
 mod vocabulary;
 
 pub use compile::{Grammar, GrammarCompiler};
@@ -36,6 +36,8 @@ pub enum GrammarSource {
     Grammar(String),
     /// One of these texts.
     Choice(Vec<String>),
+    /// Tool calls, as [`crate::tools::enforced`] writes them; never a client's own text.
+    Calls(String),
 }
 
 impl GrammarSource {
@@ -47,6 +49,7 @@ impl GrammarSource {
             Self::Regex(_) => "regular expression",
             Self::Grammar(_) => "grammar",
             Self::Choice(_) => "list of choices",
+            Self::Calls(_) => "tools",
         }
     }
 
@@ -54,7 +57,10 @@ impl GrammarSource {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::JsonObject => 0,
-            Self::JsonSchema(text) | Self::Regex(text) | Self::Grammar(text) => text.len(),
+            Self::JsonSchema(text)
+            | Self::Regex(text)
+            | Self::Grammar(text)
+            | Self::Calls(text) => text.len(),
             Self::Choice(choices) => choices.iter().map(String::len).sum(),
         }
     }

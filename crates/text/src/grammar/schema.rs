@@ -109,7 +109,7 @@ const EXACT_MAX: u64 = 1 << 53;
 /// Longest text or list that a schema may bound: bounds are unrolled.
 const COUNT_MAX: u64 = 10_000;
 
-type Checked<T> = Result<T, String>;
+pub(crate) type Checked<T> = Result<T, String>;
 
 /// Any JSON object.
 pub(super) fn any_object() -> Value {
@@ -119,21 +119,25 @@ pub(super) fn any_object() -> Value {
 /// Reads and checks a schema, and says how JSON is to be written.
 pub(super) fn read(text: &str) -> Checked<Value> {
     let schema: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    let mut nodes = 0;
-    let schema = Reader {
-        nodes: &mut nodes,
-        depth: 0,
-    }
-    .schema("#", schema)?;
-    match schema {
-        Value::Object(_) => Ok(with_options(schema)),
+    match checked(schema)? {
+        schema @ Value::Object(_) => Ok(with_options(schema)),
         Value::Bool(true) => Ok(with_options(json!({}))),
         _ => Err("# is false, which no value fits".to_owned()),
     }
 }
 
+/// Checks a schema that will be a part of another.
+pub(crate) fn checked(schema: Value) -> Checked<Value> {
+    let mut nodes = 0;
+    let mut reader = Reader {
+        nodes: &mut nodes,
+        depth: 0,
+    };
+    reader.schema("#", schema)
+}
+
 /// On one line, at most one space after a separator; no `\u` escapes, which could write a declared key another way.
-fn with_options(mut schema: Value) -> Value {
+pub(crate) fn with_options(mut schema: Value) -> Value {
     let options = JsonCompileOptions {
         item_separator: ", ?".to_owned(),
         key_separator: ": ?".to_owned(),

@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use crate::grammar::schema::with_options;
+
 use super::{Offer, Thoughts, Token, ToolChoice};
 
 /// One call, as parts of a rule.
@@ -31,41 +33,68 @@ pub(super) fn mark(text: &str, token: Token<'_>) -> String {
 
 /// `%json` of one object with the tool's name and its arguments under `key`.
 pub(super) fn object(offer: &Offer<'_>, key: &str) -> String {
-    format!("%json {}", json!({ "anyOf": objects(offer, key) }))
+    let schema = json!({ "anyOf": objects(offer, key, "#/anyOf") });
+    format!("%json {}", with_options(schema))
 }
 
 /// `%json` of a list of such objects.
 pub(super) fn list(offer: &Offer<'_>, key: &str) -> String {
     let mut schema = json!({
         "type": "array",
-        "items": { "anyOf": objects(offer, key) },
+        "items": { "anyOf": objects(offer, key, "#/items/anyOf") },
         "minItems": 1,
     });
     if !is_parallel(offer) {
         schema["maxItems"] = json!(1);
     }
-    format!("%json {schema}")
+    format!("%json {}", with_options(schema))
 }
 
 /// A name, `mark`, and the arguments alone.
 pub(super) fn named(offer: &Offer<'_>, mark: &str) -> String {
     let calls = offer.tools.choosable().map(|tool| {
         let name = Value::String(tool.name.clone());
-        format!("{name} {mark} %json {}", parameters(&tool.parameters))
+        let schema = with_options(parameters(&tool.parameters));
+        format!("{name} {mark} %json {schema}")
     });
     calls.collect::<Vec<_>>().join(" | ")
 }
 
-fn objects(offer: &Offer<'_>, key: &str) -> Vec<Value> {
-    let call = |tool: &super::Tool| {
+/// Objects of one call each, which will stand at `place` in the whole schema.
+fn objects(offer: &Offer<'_>, key: &str, place: &str) -> Vec<Value> {
+    let call = |(index, tool): (usize, &super::Tool)| {
+        let mut arguments = parameters(&tool.parameters);
+        move_references(&mut arguments, &format!("{place}/{index}/properties/{key}"));
         json!({
             "type": "object",
-            "properties": { "name": { "const": tool.name }, key: parameters(&tool.parameters) },
+            "properties": { "name": { "const": tool.name }, key: arguments },
             "required": ["name", key],
             "additionalProperties": false,
         })
     };
-    offer.tools.choosable().map(call).collect()
+    offer.tools.choosable().enumerate().map(call).collect()
+}
+
+/// Lets references into a schema find their place when the schema itself stands at `place`.
+fn move_references(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| move_references(item, place)),
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                match value {
+                    Value::String(target) if key == "$ref" => {
+                        *target = format!("{place}{}", target.trim_start_matches('#'));
+                    }
+                    // Constants are data.
+                    _ if key == "const" || key == "enum" => {}
+                    _ => move_references(value, place),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The schema of the arguments, which are an object whatever it says.

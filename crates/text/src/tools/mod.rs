@@ -23,6 +23,10 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::Result;
+use crate::error::TextError;
+use crate::grammar::{GrammarSource, schema};
+
 pub use self::gemma::GEMMA;
 pub use self::hermes::HERMES;
 pub use self::ids::with_fitting_ids;
@@ -195,10 +199,34 @@ pub fn choose(facts: &Facts<'_>) -> Option<&'static Family> {
     FAMILIES.into_iter().find(|family| (family.fits)(facts))
 }
 
+/// What answers to this offer must follow, so that they keep to the choice and calls to the schemas.
+///
+/// Marks are written as text, also where a model has control tokens for them: only text is ever allowed by a mask.
+///
+/// # Errors
+/// [`TextError::Grammar`] for a schema that cannot be enforced, with the tool and the place in it.
+pub fn enforced(family: &Family, offer: &Offer<'_>) -> Result<GrammarSource> {
+    let mut tools = offer.tools.clone();
+    for tool in &mut tools.tools {
+        let schema = tool.parameters.take().map(schema::checked).transpose();
+        tool.parameters = schema.map_err(|why| TextError::Grammar {
+            kind: "tools",
+            reason: format!("parameters of {}: {why}", tool.name),
+        })?;
+    }
+    let checked = Offer {
+        tools: &tools,
+        ..*offer
+    };
+    Ok(GrammarSource::Calls(constraint(family, &checked, &|_| {
+        None
+    })))
+}
+
 /// A grammar, in llguidance's dialect of Lark, that answers to this offer keep.
 ///
 /// With [`ToolChoice::Required`] and [`ToolChoice::Named`] the answer is calls and nothing else. With [`ToolChoice::Auto`] text
 /// is free until the form's mark appears, and from there on the call is held to the schemas.
-pub fn constraint(family: &Family, offer: &Offer<'_>, token: Token<'_>) -> String {
+fn constraint(family: &Family, offer: &Offer<'_>, token: Token<'_>) -> String {
     (family.grammar)(offer, token)
 }

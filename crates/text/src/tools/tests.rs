@@ -451,7 +451,9 @@ fn grammar_of(family: &Family, tools: &ToolOffer, template: &str, thoughts: Thou
         thoughts,
     };
     let token = |text: &str| (text == "[TOOL_CALLS]").then_some(9);
-    constraint(family, &offer, &token)
+    // How JSON is written is every schema's own note.
+    let note = crate::grammar::schema::with_options(json!({}))["x-guidance"].to_string();
+    constraint(family, &offer, &token).replace(&format!(",\"x-guidance\":{note}"), "")
 }
 
 #[test]
