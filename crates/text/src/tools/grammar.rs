@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::grammar::schema::with_options;
 
-use super::{Offer, Thoughts, Token, ToolChoice};
+use super::{Offer, Thoughts, Token, Tool, ToolChoice};
 
 /// One call, as parts of a rule.
 pub(super) struct Call {
@@ -27,84 +27,57 @@ pub(super) struct Call {
 pub(super) fn mark(text: &str, token: Token<'_>) -> String {
     match token(text) {
         Some(id) => format!("<[{id}]>"),
-        None => Value::String(text.to_owned()).to_string(),
+        None => self::text(text),
     }
 }
 
-/// `%json` of one object with the tool's name and its arguments under `key`.
+/// One object with the tool's name and its arguments under `key`.
+///
+/// Each tool's schema is a document of its own: references inside it begin at its root.
 pub(super) fn object(offer: &Offer<'_>, key: &str) -> String {
-    let schema = json!({ "anyOf": objects(offer, key, "#/anyOf") });
-    format!("%json {}", with_options(schema))
+    let calls = offer.tools.choosable().map(|tool| {
+        let name = Value::String(tool.name.clone());
+        let head = text(&format!("{{\"name\": {name}, \"{key}\": "));
+        format!("{head} {} {}", arguments(tool), text("}"))
+    });
+    calls.collect::<Vec<_>>().join(" | ")
 }
 
-/// `%json` of a list of such objects.
+/// A list of such objects.
 pub(super) fn list(offer: &Offer<'_>, key: &str) -> String {
-    let mut schema = json!({
-        "type": "array",
-        "items": { "anyOf": objects(offer, key, "#/items/anyOf") },
-        "minItems": 1,
-    });
-    if !is_parallel(offer) {
-        schema["maxItems"] = json!(1);
-    }
-    format!("%json {}", with_options(schema))
+    let more = if is_parallel(offer) {
+        r#" (", " item)*"#
+    } else {
+        ""
+    };
+    format!("\"[\" item{more} \"]\"\nitem: {}", object(offer, key))
 }
 
 /// A name, `mark`, and the arguments alone.
 pub(super) fn named(offer: &Offer<'_>, mark: &str) -> String {
     let calls = offer.tools.choosable().map(|tool| {
-        let name = Value::String(tool.name.clone());
-        let schema = with_options(parameters(&tool.parameters));
-        format!("{name} {mark} %json {schema}")
+        let name = text(&tool.name);
+        format!("{name} {mark} {}", arguments(tool))
     });
     calls.collect::<Vec<_>>().join(" | ")
 }
 
-/// Objects of one call each, which will stand at `place` in the whole schema.
-fn objects(offer: &Offer<'_>, key: &str, place: &str) -> Vec<Value> {
-    let call = |(index, tool): (usize, &super::Tool)| {
-        let mut arguments = parameters(&tool.parameters);
-        move_references(&mut arguments, &format!("{place}/{index}/properties/{key}"));
-        json!({
-            "type": "object",
-            "properties": { "name": { "const": tool.name }, key: arguments },
-            "required": ["name", key],
-            "additionalProperties": false,
-        })
-    };
-    offer.tools.choosable().enumerate().map(call).collect()
-}
-
-/// Lets references into a schema find their place when the schema itself stands at `place`.
-fn move_references(schema: &mut Value, place: &str) {
-    match schema {
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| move_references(item, place)),
-        Value::Object(entries) => {
-            for (key, value) in entries {
-                match value {
-                    Value::String(target) if key == "$ref" => {
-                        *target = format!("{place}{}", target.trim_start_matches('#'));
-                    }
-                    // Constants are data.
-                    _ if key == "const" || key == "enum" => {}
-                    _ => move_references(value, place),
-                }
-            }
+/// The arguments of a call, which are an object whatever the schema says.
+fn arguments(tool: &Tool) -> String {
+    let schema = match &tool.parameters {
+        Some(Value::Object(schema)) => {
+            let mut schema = schema.clone();
+            schema.insert("type".to_owned(), Value::String("object".to_owned()));
+            Value::Object(schema)
         }
-        _ => {}
-    }
+        _ => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+    };
+    format!("%json {}", with_options(schema))
 }
 
-/// The schema of the arguments, which are an object whatever it says.
-fn parameters(schema: &Option<Value>) -> Value {
-    let mut schema = match schema {
-        Some(Value::Object(schema)) => schema.clone(),
-        _ => return json!({ "type": "object", "properties": {}, "additionalProperties": false }),
-    };
-    schema.insert("type".to_owned(), Value::String("object".to_owned()));
-    Value::Object(schema)
+/// A literal text.
+fn text(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
 }
 
 /// Whether there may be several calls.
@@ -125,58 +98,64 @@ pub(super) fn write(offer: &Offer<'_>, call: &Call, token: Token<'_>) -> String 
         }
     };
     rules.push(rule("body", &[&call.body]));
-    let is_free = offer.tools.choice == ToolChoice::Auto;
-    match offer.thoughts {
-        Thoughts::Possible if !is_free => {
-            rules.push(rule(
-                "thoughts",
-                &[&mark("<think>", token), "end_of_thoughts"],
-            ));
-            rules.push(end_of_thoughts(token));
-        }
-        Thoughts::Open => rules.push(end_of_thoughts(token)),
-        Thoughts::Possible | Thoughts::None => {}
-    }
+    let open = mark("<think>", token);
+    rules.push(rule("thoughts", &[&open, "end_of_thoughts"]));
+    let close = mark("</think>", token);
+    let name = match token("</think>") {
+        Some(_) => "end_of_thoughts",
+        None => "end_of_thoughts[lazy]",
+    };
+    rules.push(rule(name, &["TEXT", &close]));
     rules.push("TEXT: /(.|\\n)*/".to_owned());
-    rules.push("SPACE: /[ \\n]*/".to_owned());
+    // Bounded: a model that does not know on may write blanks for ever.
+    rules.push("SPACE: /\\s{0,16}/".to_owned());
     rules.join("\n") + "\n"
 }
 
 /// Text, in which calls may appear.
 fn free(offer: &Offer<'_>, call: &Call, token: Token<'_>) -> Vec<String> {
-    // Thoughts that are only possible are text like other text.
-    let before = match offer.thoughts {
-        Thoughts::Open => "end_of_thoughts SPACE",
-        Thoughts::Possible | Thoughts::None => "",
-    };
     let Some(trigger) = call.trigger else {
-        return vec![
-            rule("start", &[before, "(", &calls(offer, call), "| OTHER )"]),
-            rule("call", &[call.open, "body", &call.close]),
-            "OTHER: /[^{](.|\\n)*/".to_owned(),
-        ];
+        return unmarked(offer, call);
     };
-    let repeat = if is_parallel(offer) && call.between.is_some() {
-        "*"
-    } else {
-        "?"
+    // A control token is never part of text, so thoughts between such marks are not, either.
+    let before = match offer.thoughts {
+        Thoughts::Possible if token("<think>").is_none() => "",
+        other => thoughts(other),
     };
-    let close = &call.close;
-    match token(trigger) {
-        Some(_) => vec![
-            rule("start", &[before, "TEXT", &format!("call{repeat}")]),
-            rule(
-                "call",
-                &[&mark(trigger, token), call.open, "body", close, "SPACE"],
-            ),
-        ],
-        None => vec![
-            rule("start", &[before, &format!("call{repeat}"), "TEXT"]),
-            rule("call", &["head", call.open, "body", close]),
-            // As little as possible: the first mark is the beginning of a call.
-            rule("head[lazy]", &["TEXT", &mark(trigger, token)]),
-        ],
+    let (close, open) = (&call.close, mark(trigger, token));
+    let is_token = token(trigger).is_some();
+    let answer = match (is_token, is_parallel(offer)) {
+        (true, true) => "TEXT call*",
+        (true, false) => "TEXT call?",
+        (false, true) => "call* TEXT",
+        (false, false) => "( call SPACE | TEXT )",
+    };
+    let start = rule("start", &[before, answer]);
+    if is_token {
+        let call = rule("call", &[&open, call.open, "body", close, "SPACE"]);
+        return vec![start, call];
     }
+    // As little text as possible: the first mark is the beginning of a call.
+    let head = rule("head[lazy]", &["TEXT", &open]);
+    vec![
+        start,
+        rule("call", &["head", call.open, "body", close]),
+        head,
+    ]
+}
+
+/// Without a mark the first letter decides: a brace begins a call, and thoughts begin with their own mark.
+fn unmarked(offer: &Offer<'_>, call: &Call) -> Vec<String> {
+    let other = match offer.thoughts {
+        Thoughts::Possible => "OTHER: /[^{<\\s](.|\\n)*/",
+        Thoughts::None | Thoughts::Open => "OTHER: /[^{\\s](.|\\n)*/",
+    };
+    let answer = format!("( {} | OTHER )", calls(offer, call));
+    vec![
+        rule("start", &[thoughts(offer.thoughts), "SPACE", &answer]),
+        rule("call", &[call.open, "body", &call.close]),
+        other.to_owned(),
+    ]
 }
 
 /// One call or several.
@@ -188,20 +167,12 @@ fn calls(offer: &Offer<'_>, call: &Call) -> String {
     }
 }
 
-/// What comes before calls that must come.
+/// What comes before the answer.
 fn thoughts(thoughts: Thoughts) -> &'static str {
     match thoughts {
         Thoughts::None => "",
         Thoughts::Possible => "(thoughts SPACE)?",
         Thoughts::Open => "end_of_thoughts SPACE",
-    }
-}
-
-fn end_of_thoughts(token: Token<'_>) -> String {
-    let end = mark("</think>", token);
-    match token("</think>") {
-        Some(_) => rule("end_of_thoughts", &["TEXT", &end]),
-        None => rule("end_of_thoughts[lazy]", &["TEXT", &end]),
     }
 }
 

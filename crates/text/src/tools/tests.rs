@@ -458,54 +458,55 @@ fn grammar_of(family: &Family, tools: &ToolOffer, template: &str, thoughts: Thou
 
 #[test]
 fn grammars_hold_calls_to_their_schemas() {
-    let schema = |name: &str, key: &str| {
+    let object = |name: &str, key: &str| {
         format!(
-            r#"{{"type":"object","properties":{{"name":{{"const":"{name}"}},"{key}":{{"properties":{{"a  b":{{"type":"integer"}}}},"type":"object"}}}},"required":["name","{key}"],"additionalProperties":false}}"#
+            r#""{{\"name\": \"{name}\", \"{key}\": " %json {{"properties":{{"a  b":{{"type":"integer"}}}},"type":"object"}} "}}""#
         )
     };
+    let common = "TEXT: /(.|\\n)*/\nSPACE: /\\s{0,16}/\n";
+    let thoughts =
+        "thoughts: \"<think>\" end_of_thoughts\nend_of_thoughts[lazy]: TEXT \"</think>\"\n";
     let named = offer(ToolChoice::Named("sub".to_owned()), true);
     let expected = format!(
-        "start: call\ncall: \"<tool_call>\" \"\\n\" body \"\\n\" \"</tool_call>\"\nbody: %json {{\"anyOf\":[{}]}}\n\
-         TEXT: /(.|\\n)*/\nSPACE: /[ \\n]*/\n",
-        schema("sub", "arguments")
+        "start: call\ncall: \"<tool_call>\" \"\\n\" body \"\\n\" \"</tool_call>\"\nbody: {}\n{thoughts}{common}",
+        object("sub", "arguments")
     );
     assert_eq!(grammar_of(&HERMES, &named, "", Thoughts::None), expected);
 
     let both = format!(
-        "{},{}",
-        schema("add", "parameters"),
-        schema("sub", "parameters")
+        "{} | {}",
+        object("add", "parameters"),
+        object("sub", "parameters")
     );
     let required = offer(ToolChoice::Required, true);
     let found = grammar_of(&LLAMA3, &required, "", Thoughts::Possible);
     let expected = format!(
-        "start: (thoughts SPACE)? call (\";\" call)*\ncall: body\nbody: %json {{\"anyOf\":[{both}]}}\n\
-         thoughts: \"<think>\" end_of_thoughts\nend_of_thoughts[lazy]: TEXT \"</think>\"\n\
-         TEXT: /(.|\\n)*/\nSPACE: /[ \\n]*/\n"
+        "start: (thoughts SPACE)? call (\";\" call)*\ncall: body\nbody: {both}\n{thoughts}{common}"
     );
     assert_eq!(found, expected);
 
+    let check = |family: &Family, tools: &ToolOffer, template: &str, thoughts, head: &str| {
+        let found = grammar_of(family, tools, template, thoughts);
+        assert!(found.starts_with(head), "{found}");
+    };
     let one = offer(ToolChoice::Required, false);
-    let found = grammar_of(&MISTRAL, &one, "[ARGS]", Thoughts::None);
-    assert!(found.starts_with("start: call\ncall: <[9]> body\nbody: \"add\" \"[ARGS]\" %json {"));
-    let found = grammar_of(&MISTRAL, &one, "", Thoughts::None);
-    assert!(found.contains("\"minItems\":1,\"maxItems\":1"), "{found}");
+    let head = "start: call\ncall: <[9]> body\nbody: \"add\" \"[ARGS]\" %json {";
+    check(&MISTRAL, &one, "[ARGS]", Thoughts::None, head);
+    let head = "start: call\ncall: <[9]> body\nbody: \"[\" item \"]\"\nitem: \"{";
+    check(&MISTRAL, &one, "", Thoughts::None, head);
+    let head = "start: call\ncall: <[9]> body\nbody: \"[\" item (\", \" item)* \"]\"\nitem: ";
+    check(&MISTRAL, &required, "", Thoughts::None, head);
 
     let auto = offer(ToolChoice::Auto, true);
-    let found = grammar_of(&HERMES, &auto, "", Thoughts::Open);
-    let head = "start: end_of_thoughts SPACE call* TEXT\ncall: head \"\\n\" body \"\\n\" \"</tool_call>\"\n\
-                head[lazy]: TEXT \"<tool_call>\"\n";
-    assert!(found.starts_with(head), "{found}");
-    let found = grammar_of(&MISTRAL, &auto, "[ARGS]", Thoughts::None);
-    assert!(
-        found.starts_with("start: TEXT call*\ncall: <[9]> body SPACE\n"),
-        "{found}"
-    );
-    let found = grammar_of(&LLAMA3, &auto, "", Thoughts::None);
-    assert!(
-        found.starts_with("start: ( call (\";\" call)* | OTHER )\n"),
-        "{found}"
-    );
+    let head = "start: end_of_thoughts SPACE call* TEXT\ncall: head \"\\n\" body \"\\n\" \"</tool_call>\"\nhead[lazy]: TEXT \"<tool_call>\"\n";
+    check(&HERMES, &auto, "", Thoughts::Open, head);
+    let head = "start: TEXT call*\ncall: <[9]> body SPACE\n";
+    check(&MISTRAL, &auto, "[ARGS]", Thoughts::Possible, head);
+    let head = "start: SPACE ( call (\";\" call)* | OTHER )\n";
+    check(&LLAMA3, &auto, "", Thoughts::None, head);
+    let one = offer(ToolChoice::Auto, false);
+    let head = "start: ( call SPACE | TEXT )\n";
+    check(&GEMMA, &one, "", Thoughts::Possible, head);
 }
 
 /// Pieces of which calls, nearly calls and text are made.
