@@ -32,8 +32,10 @@ pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
 pub use scope::{SALT_BYTES_MAX, cache_scope};
 pub use ucuz_engine::{
-    BlockHash, CacheEvent, CacheListener, CacheScope, Clock, Closed, Event, EventSink, FailureKind,
-    FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Refusals,
-    RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
+    BlockHash, BlockMap, BlockMark, CacheEvent, CacheListener, CacheScope, Clock, Closed,
+    EngineView, Event, EventSink, FailureKind, FinishReason, Handle, Health, Histogram,
+    HistogramValue, Latencies, Life, Phase, Refusals, RequestClass, RunningView, Stats, StepEntry,
+    StepView, SystemClock, TenantId, TokenTime, Usage, WaitingView, Watch, panic_text, plan_blocks,
+    sequence_blocks,
 };
 pub use ucuz_text::{Content, Message};
