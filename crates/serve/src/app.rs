@@ -101,11 +101,15 @@ impl App {
 
     /// All routes.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/v1/chat/completions", post(routes::chat::create))
+        let page = match self.options.page {
+            true => routes::page::router(),
+            false => Router::new(),
+        };
+        page.route("/v1/chat/completions", post(routes::chat::create))
             .route("/v1/completions", post(routes::completions::create))
             .route("/v1/models", get(routes::models::list))
             .route("/v1/models/{*id}", get(routes::models::retrieve))
+            .route("/v1/engine/live", get(routes::live::live))
             .route("/tokenize", post(routes::tokenize::tokenize))
             .route("/detokenize", post(routes::tokenize::detokenize))
             .route("/health", get(routes::health::health))

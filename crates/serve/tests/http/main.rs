@@ -18,4 +18,5 @@ mod kv_events;
 mod life;
 mod models;
 mod mutations;
+mod page;
 mod tenants;

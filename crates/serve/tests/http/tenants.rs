@@ -43,12 +43,13 @@ async fn start(sharing: CacheSharing) -> Fixture {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_route_but_two_needs_a_key() {
+async fn every_route_but_two_and_the_page_needs_a_key() {
     let server = start(CacheSharing::Tenant).await;
     let routes = [
         ("GET", "/v1/models"),
         ("GET", "/v1/models/sim"),
         ("GET", "/metrics"),
+        ("GET", "/page/nothing.js"),
         ("GET", "/version"),
         ("GET", "/nowhere"),
         ("POST", "/v1/chat/completions"),
