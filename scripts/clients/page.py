@@ -20,7 +20,7 @@ parser.add_argument("model")
 parser.add_argument("--pictures", metavar="DIR", help="keeps pictures of the page there")
 args = parser.parse_args()
 passed = 0
-FLAGS = ["--context", "2048", "--max-sequences", "8", "--kv-memory", "48MiB"]
+FLAGS = ["--context", "2048", "--max-sequences", "8", "--kv-memory", "64MiB"]
 KEY = "a-key-of-twenty-letters"
 
 HOSTILE = """# <img src=x onerror="window.hacked=1">
@@ -269,7 +269,7 @@ def live(server):
     browser.click("#examples")
     most, shared, phases = 0, 0, set()
     taken = False
-    end = time.time() + 120
+    end = time.time() + 300
     while time.time() < end:
         browser.wait(0.2)
         running = figures()["requests running"]
@@ -308,7 +308,7 @@ def live(server):
 def phone(server):
     """Eight requests from elsewhere, seen on a phone and in the dark."""
     prompts = [f"Number {n}: " + "the sea and the sky " * (4 * n) for n in range(8)]
-    body = {"prompt": prompts, "max_tokens": 150, "ignore_eos": True}
+    body = {"prompt": prompts, "max_tokens": 250, "ignore_eos": True}
     thread = threading.Thread(target=lambda: server.post(body))
     browser.size(360, 740, 2)
     browser.media(prefers_color_scheme="dark")

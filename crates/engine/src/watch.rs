@@ -102,8 +102,10 @@ impl Engine {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        if recorder.shown_at.is_none_or(is_due) || self.sequences.is_empty() {
-            recorder.shown_at = Some(now);
+        let is_idle = self.sequences.is_empty();
+        if recorder.shown_at.is_none_or(is_due) || is_idle {
+            // What begins after a rest is seen at once.
+            recorder.shown_at = (!is_idle).then_some(now);
             let steps = recorder.steps.iter().cloned().collect();
             self.shared.view.store(Some(Arc::new(self.view(steps))));
         }

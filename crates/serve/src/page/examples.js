@@ -10,11 +10,11 @@ const LONG = "The lighthouse keeper wrote down the weather four times a day, and
 
 /** What is sent after how many milliseconds: prompts with the same length of answer travel in one request. */
 const WAVES = [
-  { after: 0, prompts: ["Once upon a time", "The best way to learn is"], max_tokens: 110 },
-  { after: 500, prompts: [`${SHARED}the umbrella.`], max_tokens: 160 },
-  { after: 1100, prompts: [`${SHARED}the pencil.`, `${SHARED}the kettle.`], max_tokens: 130 },
-  { after: 1900, prompts: [`${LONG}One night`], max_tokens: 60 },
-  { after: 2600, prompts: ["In a hole in the ground", "Water boils when"], max_tokens: 80 },
+  { after: 0, prompts: ["Once upon a time", "The best way to learn is"], max_tokens: 300 },
+  { after: 500, prompts: [`${SHARED}the umbrella.`], max_tokens: 320 },
+  { after: 1100, prompts: [`${SHARED}the pencil.`, `${SHARED}the kettle.`], max_tokens: 260 },
+  { after: 1900, prompts: [`${LONG}One night`], max_tokens: 160 },
+  { after: 2600, prompts: ["In a hole in the ground", "Water boils when"], max_tokens: 160 },
 ];
 
 /** Sends them all; `failed` is told of the first that is refused. */

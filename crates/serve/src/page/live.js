@@ -14,6 +14,13 @@ const STEPS_MAX = 400;
 /** Waits before the next try when the stream has ended, ms. */
 const AGAIN_MS = [500, 1000, 2000, 5000];
 
+/** Why there is no more to see. */
+const ENDS = {
+  draining: "The server is shutting down: it finishes what it has begun.",
+  stopped: "The server has shut down.",
+  dead: "The engine has died. The server’s log tells why.",
+};
+
 /** Time between two pictures while nothing happens: plots move on. */
 const IDLE_MS = 1000;
 
@@ -65,6 +72,7 @@ export function live() {
   let state = newState();
   let [isShown, isPaused, controller, picture, timer] = [false, false, null, 0, 0];
   let over = () => null;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
   function look() {
     const isWanted = isShown && !isPaused && document.visibilityState === "visible";
@@ -102,14 +110,16 @@ export function live() {
 
   function hear(event) {
     if (event.end) {
-      tell(byId("live-problem"), event.end === "draining" ? "The server is shutting down: it finishes what it has begun." : "The engine has stopped.");
+      tell(byId("live-problem"), ENDS[event.end] ?? ENDS.dead);
       return;
     }
     tell(byId("live-problem"), null);
     // A server that was started anew counts from the beginning.
     if (state.totals && event.totals.steps < state.totals.steps) state = newState();
+    const isFirst = state.totals === null;
     take(state, event);
-    redraw();
+    // Who wants no motion sees a picture a second.
+    if (isFirst || !calm.matches) redraw();
   }
 
   function redraw() {
