@@ -8,13 +8,13 @@ const SHARED = "You are a careful guide through a small museum of everyday thing
 
 const LONG = "The lighthouse keeper wrote down the weather four times a day, and the ships that passed, and the birds. ".repeat(16);
 
-/** What is sent after how many milliseconds: prompts with the same length of answer travel in one request. */
+/** What is sent after how many milliseconds. Few requests of several prompts each: a browser has six connections to a server,
+ *  and the live view and the chat want theirs. */
 const WAVES = [
   { after: 0, prompts: ["Once upon a time", "The best way to learn is"], max_tokens: 300 },
   { after: 500, prompts: [`${SHARED}the umbrella.`], max_tokens: 320 },
   { after: 1100, prompts: [`${SHARED}the pencil.`, `${SHARED}the kettle.`], max_tokens: 260 },
-  { after: 1900, prompts: [`${LONG}One night`], max_tokens: 160 },
-  { after: 2600, prompts: ["In a hole in the ground", "Water boils when"], max_tokens: 160 },
+  { after: 2200, prompts: [`${LONG}One night`, "In a hole in the ground", "Water boils when"], max_tokens: 160 },
 ];
 
 /** Sends them all; `failed` is told of the first that is refused. */
