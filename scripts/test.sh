@@ -2,7 +2,8 @@
 # Every test: format, lints, the crates, golden values of real models, real clients against the real server, fuzz targets 10 s each.
 #   scripts/test.sh            all of it, about half an hour on 2 cores
 #   scripts/test.sh --quick    without real models, clients and fuzzing
-# Needs Rust, Python 3 and the package registries; brings models and the packages `openai`, `pyzmq`, `msgpack` and `jsonschema` by name.
+# Needs Rust, Python 3 and the package registries; brings models, the packages `openai`, `anthropic`, `pyzmq`, `msgpack` and
+# `jsonschema`, and Debian's `chromium` by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=${1:-}
@@ -112,6 +113,11 @@ count "$log/schemas"
 say "how long a first token takes is known before it is computed"
 python3 scripts/clients/stand.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" forecast | tee "$log/forecast"
 count "$log/forecast"
+
+say "the page in a browser"
+need chromium chromium
+python3 scripts/clients/page.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/page"
+count "$log/page"
 
 say "a world that breaks"
 python3 scripts/clients/kill.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/kill"

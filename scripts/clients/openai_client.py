@@ -1,14 +1,16 @@
-"""The official `openai` package against a running server: chat, stream, completions, lists of prompts, responses,
-embeddings, errors, 16 streams at once.
+"""The official `openai` package against a running server: chat, stream, completions, lists of prompts, tools, a
+schema, responses, embeddings, errors, 16 streams at once.
 
     python openai_client.py BASE_URL          e.g. http://127.0.0.1:8000/v1
 
 Prints one line per check, then `N passed, 0 failed`; exits 1 at the first failure.
 """
 import asyncio
+import json
 import sys
 
 import openai
+import pydantic
 
 base = sys.argv[1]
 client = openai.OpenAI(base_url=base, api_key="none", max_retries=0)
@@ -67,6 +69,28 @@ check("chat top_logprobs hold the chosen token first", entry.top_logprobs[0].tok
 stopped = client.completions.create(model=model, prompt="Count: 1, 2, 3,", temperature=0, max_tokens=40, stop=["6"])
 check("a stop string is not in the text", "6" not in stopped.choices[0].text and stopped.choices[0].finish_reason == "stop", stopped.choices[0].text)
 
+weather = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["C", "F"]}},
+    "required": ["city", "unit"], "additionalProperties": False}}}
+asked = dict(model=model, messages=messages("What is the weather in Oslo?"), tools=[weather], tool_choice="required", temperature=0, max_tokens=80)
+called = client.chat.completions.create(**asked, parallel_tool_calls=False).choices[0]
+call = called.message.tool_calls[0].function
+arguments = json.loads(call.arguments)
+check("a call that must come keeps to its schema", called.finish_reason == "tool_calls" and call.name == "get_weather" and arguments["unit"] in "CF" and len(arguments) == 2, call)
+chunks = client.chat.completions.create(**asked, parallel_tool_calls=False, stream=True)
+parts = [delta for chunk in chunks for choice in chunk.choices for delta in choice.delta.tool_calls or []]
+check("a streamed call is the same", "".join(part.function.arguments for part in parts) == call.arguments and parts[0].function.name == call.name, parts)
+free = client.chat.completions.create(**{**asked, "tool_choice": "auto", "max_tokens": 2}).choices[0]
+check("tools may be left alone", free.finish_reason in ("length", "stop"), free)
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    age: int
+
+
+parsed = client.chat.completions.parse(model=model, messages=messages("Invent a person."), response_format=Person, temperature=0.8, seed=1, max_tokens=200)
+check("parse gives an object of a pydantic schema", isinstance(parsed.choices[0].message.parsed, Person), parsed.choices[0].message.content)
 answer = client.responses.create(model=model, input="What is the capital of France?", temperature=0, max_output_tokens=40)
 check("responses answers as chat does", answer.output_text == text, answer.output_text)
 events = list(client.responses.create(model=model, input="What is the capital of France?", temperature=0, max_output_tokens=40, stream=True))
@@ -95,11 +119,6 @@ fails("another model is 404", openai.NotFoundError, 404, lambda: chat(model="gpt
 fails("temperature 9 is 400", bad, 400, lambda: chat(model=model, messages=messages("x"), temperature=9))
 fails("no messages is 400", bad, 400, lambda: chat(model=model, messages=[]))
 fails("an unknown field is 400", bad, 400, lambda: chat(model=model, messages=messages("x"), extra_body={"temprature": 1}))
-tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
-fails("a call that cannot be enforced is refused, not ignored", bad, 400,
-      lambda: chat(model=model, messages=messages("x"), tools=tools, tool_choice="required"))
-reply = chat(model=model, messages=messages("x"), tools=tools, max_tokens=2).choices[0]
-check("tools may be left alone", reply.finish_reason in ("length", "stop"), str(reply))
 fails("a prompt over the context is 400", bad, 400, lambda: client.completions.create(model=model, prompt=[5] * 40000, max_tokens=5))
 
 raw = client.chat.completions.with_raw_response.create(model=model, messages=messages("Hi"), max_tokens=2, user="somebody")

@@ -71,6 +71,9 @@ pub struct Args {
     /// Leave the names that vLLM gives its metrics out of /metrics
     #[arg(long)]
     no_vllm_metrics: bool,
+    /// Leave out the page at /, where a browser chats and sees the engine at work
+    #[arg(long)]
+    no_page: bool,
     /// Tell routers over ZeroMQ which prefixes are cached; may be given for several endpoints, each e.g. endpoint=tcp://127.0.0.1:5557,encoding=array|map,topic=TOPIC,replay=tcp://127.0.0.1:5558,replay-topic=true|false
     #[arg(long, value_name = "KEY=VALUE,...", conflicts_with = "no_prefix_cache")]
     kv_events: Vec<KvEventsOptions>,
@@ -120,6 +123,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             CacheScopeName::Global => CacheSharing::Global,
         },
         vllm_metrics: !args.no_vllm_metrics,
+        page: !args.no_page,
         kv_events: hub.as_ref().map(KvEventHub::counters),
         ..ServeOptions::new(model_id, entropy)
     };

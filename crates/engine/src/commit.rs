@@ -17,6 +17,7 @@ use crate::scheduler::Scheduler;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
 use crate::tenants::GENERATED_WEIGHT;
+use crate::view::TokenTime;
 
 /// Weight of one more request in the mean of generated tokens.
 const MEAN_WEIGHT: f64 = 0.1;
@@ -179,18 +180,23 @@ impl Scheduler {
     }
 
     fn time_token(&mut self, sequence: &mut Sequence) {
-        match sequence.last_token_at {
+        let time = match sequence.last_token_at {
             None => {
                 let waited = self.now.saturating_sub(sequence.submitted_at);
                 sequence.usage.first_token_ms = waited.as_millis() as u64;
                 self.latencies.first_token.observe(waited);
+                TokenTime::First(waited)
             }
             Some(last) => {
                 let between = self.now.saturating_sub(last);
                 self.latencies.between_tokens.observe(between);
+                TokenTime::Next(between)
             }
-        }
+        };
         sequence.last_token_at = Some(self.now);
+        if let Some(log) = &mut self.log {
+            log.tokens.push((sequence.id, time));
+        }
     }
 
     /// A step failed: its sequences start again once, and end when that fails too.

@@ -1,6 +1,7 @@
 //! The loop: receive, plan, launch, wait, commit, publish. One thread owns all of it.
 //!
-//! In `start.rs`: how it begins. In `publish.rs`: what it tells of itself, and how it dies.
+//! In `start.rs`: how it begins. In `publish.rs`: what it tells of itself, and how it dies. In `watch.rs`: what it shows to
+//! who looks.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,6 +23,7 @@ use crate::publish::panic_text;
 use crate::runner::Runner;
 use crate::scheduler::Scheduler;
 use crate::sequences::Sequences;
+use crate::watch::Recorder;
 
 /// What one turn of the loop did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct Engine {
     pub(crate) slow_step: Duration,
     pub(crate) published: Published,
     pub(crate) listener: Option<Box<dyn CacheListener>>,
+    /// What watchers see; `None` when nobody looks.
+    pub(crate) recorder: Option<Recorder>,
     /// Dropped when the engine has warmed up; `None` when it does not.
     pub(crate) warming_up: Option<Sender<Infallible>>,
     pub(crate) is_draining: bool,
@@ -102,6 +106,7 @@ impl Engine {
         self.scheduler.end_decided(&mut self.sequences);
         self.step()?;
         self.publish();
+        self.publish_view();
         self.scheduler.deliver_endings();
         self.tell_cache_events();
         let is_idle = self.sequences.is_empty() && self.in_flight.is_empty();
@@ -128,6 +133,9 @@ impl Engine {
                 self.scheduler.accept(&mut self.sequences, *sequence);
             }
             Message::Close(id, reason) => self.scheduler.close(&mut self.sequences, id, reason),
+            Message::Look => {
+                self.looked_at();
+            }
             Message::Drain => self.is_draining = true,
             Message::Shutdown => {
                 self.is_draining = true;
@@ -172,7 +180,9 @@ impl Engine {
             Ok(sampled) => {
                 self.measure(plan.shape(), started);
                 self.scheduler.latencies.step.observe(self.last_step);
+                let seen = self.step_view(&plan);
                 self.scheduler.commit(&mut self.sequences, &plan, sampled);
+                self.keep_step(seen);
             }
             Err(error) => self.fail(&plan, error)?,
         }

@@ -2,13 +2,13 @@
 //!
 //! Submitting and closing are messages; the engine thread answers through the request's [`EventSink`].
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use ucuz_tensor::CacheSpec;
 use ucuz_tensor::backend::Limits;
 
@@ -22,6 +22,7 @@ use crate::memory::sequence_blocks;
 use crate::request::Request;
 use crate::sequence::Sequence;
 use crate::stats::Stats;
+use crate::view::EngineView;
 
 /// Names a request for as long as the process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,6 +88,8 @@ pub(crate) enum Message {
     Close(RequestId, CloseReason),
     Drain,
     Shutdown,
+    /// Somebody began to look, or the last one ceased to.
+    Look,
 }
 
 /// What the engine thread publishes.
@@ -120,6 +123,10 @@ pub(crate) struct Shared {
     pub next_id: AtomicU64,
     /// Replaced by the engine thread twice a turn, read by handles; neither waits for the other.
     pub published: ArcSwap<Published>,
+    /// Who looks at [`Shared::view`].
+    pub watchers: AtomicUsize,
+    /// Replaced by the engine thread while there are watchers, else empty.
+    pub view: ArcSwapOption<EngineView>,
     /// Taken by the first `join`.
     pub thread: Mutex<Option<JoinHandle<()>>>,
 }

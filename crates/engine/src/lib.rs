@@ -38,7 +38,9 @@ mod stats;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod view;
 mod warm;
+mod watch;
 
 pub use blocks::BlockPool;
 pub use cache_event::{CacheEvent, CacheListener};
@@ -63,3 +65,8 @@ pub use sequence::Progress;
 pub use start::EngineConfig;
 pub use stats::{GroupStats, Stats, TenantStats, Totals};
 pub use tenants::TenantId;
+pub use view::{
+    BlockCounts, BlockMap, BlockMark, CELLS_MAX, ENTRIES_MAX, EngineView, Phase, RunningView,
+    STEPS_MAX, StepEntry, StepView, TokenTime, WAITING_MAX, WaitingView,
+};
+pub use watch::Watch;

@@ -29,6 +29,7 @@ use crate::prefix::PrefixHasher;
 use crate::sequence::Sequence;
 use crate::sequences::Sequences;
 use crate::stats::Totals;
+use crate::watch::StepLog;
 
 /// Rows of a prompt that move on in each step, however slow steps are.
 const LEAST_CHUNK: usize = 32;
@@ -61,6 +62,8 @@ pub(crate) struct Scheduler {
     pub masks: MaskWorkers,
     /// Last events to be sent at the end of this turn.
     pub endings: VecDeque<(Box<dyn EventSink>, Event)>,
+    /// What the step is noted in for who looks; `None` when nobody does.
+    pub log: Option<StepLog>,
     pub(crate) free_slots: Vec<SeqSlot>,
     next_step: u64,
 }
@@ -83,6 +86,7 @@ impl Scheduler {
             door: Arc::default(),
             masks: MaskWorkers::new(1),
             endings: VecDeque::new(),
+            log: None,
             free_slots: (0..limits.sequences as u32).rev().map(SeqSlot).collect(),
             next_step: 1,
         }
@@ -221,6 +225,9 @@ impl Scheduler {
         plan.entries
             .retain(|entry| entry.seniority != victim.seniority);
         victim.usage.preemptions += 1;
+        if let (Some(log), Some(slot)) = (&mut self.log, victim.slot) {
+            log.preempted.push((victim.id.0, slot.0));
+        }
         self.totals.preemptions += 1;
         self.requeue(sequences, index);
     }

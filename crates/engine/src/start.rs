@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use ucuz_tensor::Batch;
 use ucuz_tensor::sampling::SamplingParams;
 
@@ -118,6 +118,8 @@ impl Engine {
             is_draining: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             published: ArcSwap::from_pointee(published.clone()),
+            watchers: AtomicUsize::new(0),
+            view: ArcSwapOption::empty(),
             thread: Mutex::new(None),
         });
         let (sender, inbox) = channel();
@@ -137,6 +139,7 @@ impl Engine {
             slow_step: Duration::ZERO,
             published,
             listener: config.cache_listener,
+            recorder: None,
             warming_up: None,
             is_draining: false,
         };

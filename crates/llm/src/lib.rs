@@ -35,9 +35,11 @@ pub use prepare::{LIMITS, Prepared, RequestLimits};
 pub use request::{GenerateRequest, Input, SamplingOptions};
 pub use scope::{SALT_BYTES_MAX, cache_scope};
 pub use ucuz_engine::{
-    BlockHash, CacheEvent, CacheListener, CacheScope, Clock, Closed, Event, EventSink, FailureKind,
-    FinishReason, Handle, Health, Histogram, HistogramValue, Latencies, Life, Pooling, Refusals,
-    RequestClass, Stats, SystemClock, TenantId, Usage, panic_text, plan_blocks, sequence_blocks,
+    BlockHash, BlockMap, BlockMark, CacheEvent, CacheListener, CacheScope, Clock, Closed,
+    EngineView, Event, EventSink, FailureKind, FinishReason, Handle, Health, Histogram,
+    HistogramValue, Latencies, Life, Phase, Pooling, Refusals, RequestClass, RunningView, Stats,
+    StepEntry, StepView, SystemClock, TenantId, TokenTime, Usage, WaitingView, Watch, panic_text,
+    plan_blocks, sequence_blocks,
 };
 pub use ucuz_tensor::cache::BLOCK_TOKENS;
 pub use ucuz_text::tools::{Tool, ToolChoice, ToolEvent, ToolOffer};

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use ucuz_engine::{Constraint, EventSink, Handle, Health, Latencies, Refusals, Request, Stats};
+use ucuz_engine::{
+    Constraint, EventSink, Handle, Health, Latencies, Refusals, Request, Stats, Watch,
+};
 use ucuz_text::{
     AnswerForm, ChatTemplate, DecodeOptions, Detokenizer, GrammarCompiler, LeadingSpace, Message,
     Special, SpecialText, StopMatcher, TextError, Tokenizer, encode_chat,
@@ -103,6 +105,11 @@ impl Llm {
     /// Numbers of the engine at the end of its last step.
     pub fn stats(&self) -> Arc<Stats> {
         self.handle.stats()
+    }
+
+    /// Begins to look at the engine's steps and blocks, unless `most` look already.
+    pub fn watch(&self, most: usize) -> Option<Watch> {
+        self.handle.watch(most)
     }
 
     /// Requests refused so far for want of room or time.

@@ -104,7 +104,10 @@ impl App {
 
     /// All routes.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
-        let mut router = Router::new();
+        let mut router = match self.options.page {
+            true => routes::page::router(),
+            false => Router::new(),
+        };
         for route in routes::ROUTES {
             router = router.route(route.path, (route.handler)());
         }

@@ -1,4 +1,5 @@
-//! Who asks: the key, and the wishes that stand in headers. Every route but `/health` and `/live` passes here.
+//! Who asks: the key, and the wishes that stand in headers. Every route but `/health`, `/live` and the files of the page
+//! passes here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::app::App;
 use crate::clip::Clip;
 use crate::error::ApiError;
 use crate::options::CacheSharing;
+use crate::page;
 use crate::protocol::Standing;
 
 /// Milliseconds within which the first token is wanted; who cannot have it is refused at once.
@@ -23,6 +25,14 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Routes that answer without a key, and then tell nothing of anybody.
 const OPEN: [&str; 2] = ["/health", "/live"];
+
+/// Whether `path` answers without a key.
+///
+/// The files of the page do: a browser sends no key for them, and they are the same bytes in every server of this version,
+/// so they tell nothing of this one. Whatever the page shows it asks for with a key.
+fn is_open(app: &App, path: &str) -> bool {
+    OPEN.contains(&path) || (app.options.page && page::has(path))
+}
 
 /// The client behind a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +49,7 @@ pub(crate) async fn attach(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if OPEN.contains(&request.uri().path()) {
+    if is_open(&app, request.uri().path()) {
         return next.run(request).await;
     }
     match caller(&app, request.headers()) {

@@ -66,6 +66,15 @@ impl ApiError {
         )
     }
 
+    /// 429: `message` says what there is too much of, and it may be less in so many seconds.
+    pub(crate) fn too_many(message: impl Into<String>, retry_after_s: u64) -> Self {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self {
+            retry_after_s: Some(retry_after_s.max(1)),
+            ..Self::new(status, "rate_limit_exceeded", message)
+        }
+    }
+
     /// 500; the cause goes to the log, not to the client.
     pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed inside the server");
@@ -112,12 +121,7 @@ impl ApiError {
             LlmError::Full {
                 message,
                 retry_after_s,
-            } => {
-                let status = StatusCode::TOO_MANY_REQUESTS;
-                let mut full = Self::new(status, "rate_limit_exceeded", message);
-                full.retry_after_s = Some(u64::from(retry_after_s.max(1)));
-                full
-            }
+            } => Self::too_many(message, u64::from(retry_after_s)),
             LlmError::Unavailable { .. } => Self::unavailable(error.to_string()),
             LlmError::Text(error) => Self::invalid(input, error.to_string()),
             LlmError::Format(_) | LlmError::Model(_) | LlmError::Tensor(_) => {

@@ -2,7 +2,8 @@
 //!
 //! Here: sockets, limits of a connection, JSON of the protocol, one file per endpoint in `routes`.
 //! A request is parsed (`protocol`), prepared and started (`samples`), and its outputs become one
-//! answer or a stream of chunks (`reply`, `sse`). Beside HTTP, what the prefix cache holds is told
+//! answer or a stream of chunks (`reply`, `sse`). Who looks at the engine gets its view several times a second (`routes/live.rs`); `page` holds the
+//! files of the page at `/`. Beside HTTP, what the prefix cache holds is told
 //! to routers over ZeroMQ (`kv_events`). Not here: tensors, tokens' text (the facade
 //! detokenizes), signals and arguments (the command line's). Called by `cli`.
 //!
@@ -22,6 +23,7 @@ mod json;
 mod keys;
 mod kv_events;
 mod options;
+mod page;
 mod protocol;
 mod reply;
 mod request_id;

@@ -22,6 +22,8 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Open connections; above it a connection gets 503 and is closed.
     pub connections: usize,
+    /// Live views of the engine that are open; above it the answer is 429.
+    pub watchers: usize,
     /// Requests that are parsed, rendered and encoded at one time; more wait for their turn.
     pub preparing: usize,
     /// Time for a whole request head to arrive; an idle connection is closed after it too.
@@ -30,6 +32,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Time a client may leave bytes unread that are ready for it; then its connection is closed.
     pub write_timeout: Duration,
+    /// Time between two events of a live view.
+    pub watch_period: Duration,
     /// Silence of a stream after which a comment line is sent, so that proxies keep it open.
     pub keep_alive: Duration,
 }
@@ -43,10 +47,12 @@ impl Default for Limits {
             headers: 100,
             header_bytes: 16 << 10,
             connections: 1024,
+            watchers: 8,
             preparing: 2,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            watch_period: Duration::from_millis(150),
             keep_alive: Duration::from_secs(15),
         }
     }
@@ -75,6 +81,8 @@ pub struct ServeOptions {
     pub stall_exit: Duration,
     /// Whether `/metrics` has the names of vLLM beside our own.
     pub vllm_metrics: bool,
+    /// Whether the page at `/` is served.
+    pub page: bool,
     /// What became of KV events, for `/metrics`; `None` when nobody publishes them.
     pub kv_events: Option<Arc<KvEventCounters>>,
 }
@@ -102,6 +110,7 @@ impl ServeOptions {
             cache_sharing: CacheSharing::Tenant,
             stall_exit: Duration::from_secs(30),
             vllm_metrics: true,
+            page: true,
             kv_events: None,
         }
     }

@@ -54,6 +54,18 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
+    /// Adds a line that readers pass over, and that keeps the connection open.
+    pub(crate) fn comment(&mut self, text: &str) {
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(b"\n\n");
+    }
+
+    /// What waits, which then waits no more.
+    pub(crate) fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.bytes))
+    }
+
     /// Adds one event with JSON data.
     pub(crate) fn push(&mut self, data: &impl Serialize) {
         self.add("", data);
@@ -99,7 +111,12 @@ pub(crate) fn response(samples: Samples, chunks: impl Chunks, keep_alive: Durati
         silence: Box::pin(sleep(keep_alive)),
         span: tracing::Span::current(),
     };
-    let mut response = Body::from_stream(stream).into_response();
+    stream_response(Body::from_stream(stream))
+}
+
+/// A body of events, with the headers that keep whoever passes it on from collecting it.
+pub(crate) fn stream_response(body: Body) -> Response {
+    let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -166,12 +183,10 @@ impl<C: Chunks> Stream for ChunkStream<C> {
             if self.silence.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            self.frames.bytes.extend_from_slice(b": waiting\n\n");
+            self.frames.comment("waiting");
         }
         let next = Instant::now() + self.keep_alive;
         self.silence.as_mut().reset(next);
-        Poll::Ready(Some(Ok(Bytes::from(std::mem::take(
-            &mut self.frames.bytes,
-        )))))
+        Poll::Ready(Some(Ok(self.frames.take())))
     }
 }

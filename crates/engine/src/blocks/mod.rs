@@ -18,6 +18,7 @@ use group::{GroupPool, Steps};
 use crate::cache_event::CacheEvent;
 use crate::prefix::{BlockHash, CacheScope};
 use crate::stats::GroupStats;
+use crate::view::BlockMark;
 
 /// Free blocks, reference counts and visible contents of all cache groups.
 #[derive(Debug)]
@@ -248,6 +249,33 @@ impl BlockPool {
             }
         };
         self.groups.iter().zip(&self.shapes).map(group).collect()
+    }
+
+    /// What each block of `group` is; `tables` are the slots and block tables of all who hold some.
+    pub(crate) fn marks<'a>(
+        &self,
+        group: usize,
+        tables: impl Iterator<Item = (u32, &'a [u32])>,
+    ) -> Vec<BlockMark> {
+        let pool = &self.groups[group];
+        let blocks = 0..pool.references.len() as u32;
+        let unheld = |block| match pool.is_visible(block) {
+            true => BlockMark::Cached,
+            false => BlockMark::Free,
+        };
+        let mut marks: Vec<_> = blocks.map(unheld).collect();
+        for (_, _, block) in self.limbo.iter().filter(|(_, of, _)| *of == group) {
+            marks[*block as usize] = BlockMark::Leaving;
+        }
+        for (slot, table) in tables {
+            for &block in table.iter().filter(|&&block| block != NO_BLOCK) {
+                marks[block as usize] = match pool.references[block as usize] {
+                    1 => BlockMark::Held(slot),
+                    _ => BlockMark::Shared,
+                };
+            }
+        }
+        marks
     }
 
     /// Checks that `tables` (group and block table of every holder) account for every block.

@@ -8,6 +8,7 @@ mod faults;
 mod machine;
 mod prefix;
 mod threads;
+mod watch;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

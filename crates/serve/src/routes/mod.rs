@@ -10,11 +10,13 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
 pub(crate) mod health;
+pub(crate) mod live;
 pub(crate) mod loads;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod missing;
 pub(crate) mod models;
+pub(crate) mod page;
 pub(crate) mod render;
 pub(crate) mod responses;
 pub(crate) mod tokenize;
@@ -46,7 +48,7 @@ const fn on_post(path: &'static str, handler: fn() -> MethodRouter<Arc<App>>) ->
     }
 }
 
-/// All endpoints.
+/// All endpoints but the page's files, which answer to everybody; see `page`.
 pub const ROUTES: &[Route] = &[
     on_post("/v1/chat/completions", || post(chat::create)),
     on_post("/v1/chat/completions/render", || post(render::chat)),
@@ -58,6 +60,7 @@ pub const ROUTES: &[Route] = &[
     on_post("/v1/embeddings", || post(embeddings::create)),
     on_get("/v1/models", || get(models::list)),
     on_get("/v1/models/{*id}", || get(models::retrieve)),
+    on_get("/v1/engine/live", || get(live::live)),
     on_get("/v1/loads", || get(loads::loads)),
     on_post("/tokenize", || post(tokenize::tokenize)),
     on_post("/detokenize", || post(tokenize::detokenize)),

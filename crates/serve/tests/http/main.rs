@@ -20,6 +20,7 @@ mod life;
 mod messages;
 mod models;
 mod mutations;
+mod page;
 mod responses;
 mod routers;
 mod structured;

@@ -43,13 +43,16 @@ async fn start(sharing: CacheSharing) -> Fixture {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_route_but_two_needs_a_key() {
+async fn every_route_but_two_and_the_page_needs_a_key() {
     let server = start(CacheSharing::Tenant).await;
     let closed = ROUTES
         .iter()
         .filter(|route| !["/health", "/live"].contains(&route.path));
     let routes = closed.map(|route| (route.method, route.path.replace("{*id}", "sim")));
-    for (method, path) in routes.chain([("GET", "/nowhere".to_owned())]) {
+    for (method, path) in routes.chain([
+        ("GET", "/nowhere".to_owned()),
+        ("GET", "/page/nothing.js".to_owned()),
+    ]) {
         let request =
             format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
         for wrong in [
@@ -61,6 +64,10 @@ async fn every_route_but_two_needs_a_key() {
             let answer = ask(server.address, &with(request.clone().into_bytes(), wrong)).await;
             assert_eq!(answer.status, 401, "{path}");
             assert_eq!(answer.json()["error"]["code"], "invalid_api_key");
+        }
+        // An endless stream; that a key opens it is tested with the page.
+        if path == "/v1/engine/live" {
+            continue;
         }
         for right in [
             format!("authorization: Bearer {BOB}"),
