@@ -23,6 +23,30 @@ passed = 0
 FLAGS = ["--context", "2048", "--max-sequences", "8", "--kv-memory", "64MiB"]
 KEY = "a-key-of-twenty-letters"
 
+MARKDOWN = """A **hash map** keeps *pairs* of a key and a value.
+
+## How it works
+
+1. A function turns the key into a number.
+2. The number names a bucket.
+   - Few keys share one.
+
+> Fast on average, slow at worst.
+
+```python
+ages = {"Ada": 36, "Grace": 85}
+print(ages["Ada"])  # <b>36</b>
+```
+
+| operation | average |
+|---|---|
+| look up | `O(1)` |
+
+See [the article](https://en.wikipedia.org/wiki/Hash_(table)); snake_case_words and 2 * 3 * 4 stay.
+
+def unfenced():
+    return "indented"
+"""
 HOSTILE = """# <img src=x onerror="window.hacked=1">
 <script>window.hacked=2</script><iframe src="javascript:window.hacked=3"></iframe>
 ![pic](https://example.com/p.png "t") ![x](javascript:window.hacked=4)
@@ -103,7 +127,7 @@ def chat(server):
     ok("regenerating replaces", browser.run("document.querySelectorAll('.message').length") == 4)
     parameter("max_tokens", 1500)
     ask("Write a very long story about the sea, with many chapters.")
-    browser.until(f"({ANSWER}).length > 40")
+    browser.until(f"({ANSWER}).length > 200")
     ok("the log is busy while it streams", browser.run("document.getElementById('messages').getAttribute('aria-busy')") == "true")
     picture("2-chat-under-way")
     browser.key("Escape")
@@ -149,6 +173,25 @@ def scripted(text):
     chunks = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in (text[:30], text[30:])]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in [*chunks, end]) + "data: [DONE]\n\n"
+
+
+def markdown():
+    browser.click("#new")
+    browser.pretend({"/v1/chat/completions": (200, {"content-type": "text/event-stream"}, scripted(MARKDOWN))})
+    ask("What is a hash map?")
+    browser.wait(0.3)
+    answer()
+    browser.pretend({})
+    body = "document.querySelector('.message.assistant .body')"
+    wanted = ["p > strong", "p > em", "h4", "ol > li > ul > li", "blockquote > p", ".code pre > code", ".code .copy", "tbody td > code"]
+    missing = [path for path in wanted if not browser.run(f"{body}.querySelector({json.dumps(path)}) !== null")]
+    ok("Markdown is shown as such", missing == [], missing)
+    ok("code is as it was written", "# <b>36</b>" in browser.run(f"{body}.querySelector('pre').textContent"))
+    ok("a link keeps its brackets", browser.run(f"{body}.querySelector('a').href") == "https://en.wikipedia.org/wiki/Hash_(table)")
+    text = browser.run(f"{body}.textContent")
+    ok("and plain text its signs and spaces", all(part in text for part in ("snake_case_words and 2 * 3 * 4 stay", "\n    return")), text)
+    browser.run("document.getElementById('scroll').scrollTop = 0")
+    picture("3-markdown")
 
 
 def hostile():
@@ -250,7 +293,7 @@ def looks():
     browser.open(browser.run("location.href"))
     paper, ink = browser.run(colors)
     ok("and a reload keeps that", paper < ink)
-    browser.run("localStorage.removeItem('ucuz.theme')")
+    browser.run("localStorage.removeItem('ucuz.theme'); delete document.documentElement.dataset.theme")
     browser.media(prefers_reduced_motion="reduce")
     moving = "[...document.querySelectorAll('*')].filter((e) => { const s = getComputedStyle(e); return s.animationName !== 'none' || parseFloat(s.transitionDuration) > 0; }).length"
     ok("nothing moves for who wants no motion", browser.run(moving) == 0)
@@ -278,7 +321,7 @@ def live(server):
         phases.add(browser.run("document.getElementById('gantt').getAttribute('aria-label').replace(/[0-9]+/g, 'n')"))
         if running == 8 and not taken:
             browser.wait(1.2)
-            picture("3-live-8-requests", whole=True)
+            picture("4-live-8-requests", whole=True)
             taken = True
         if most > 0 and running == 0 and not browser.run("document.getElementById('examples').disabled"):
             break
@@ -314,22 +357,22 @@ def phone(server):
     browser.media(prefers_color_scheme="dark")
     thread.start()
     browser.wait(4)
-    picture("4-phone-live-dark", whole=True)
+    picture("5-phone-live-dark", whole=True)
     browser.size(1280, 860, 1)
     browser.wait(1)
-    picture("5-live-dark", whole=True)
+    picture("6-live-dark", whole=True)
     thread.join()
     browser.run("location.hash = '#chat'")
     browser.run("document.querySelector('#conversations li:last-child .title').click()")
     browser.wait(0.3)
-    picture("6-chat-dark")
+    picture("7-chat-dark")
     browser.size(360, 740, 2)
     browser.wait(0.3)
-    picture("7-phone-chat-dark")
+    picture("8-phone-chat-dark")
     browser.media(prefers_color_scheme="light")
     browser.click("#show-list")
     browser.wait(0.2)
-    picture("8-phone-list")
+    picture("9-phone-list")
     browser.click("#show-list")
     browser.size(1280, 860, 1)
 
@@ -342,7 +385,7 @@ def keys():
         quiet = len(browser.errors)
         browser.open(server.url + "/")
         browser.until("document.getElementById('key-dialog').open")
-        picture("9-key")
+        picture("10-key")
         ok("a page without a key asks for one", True)
         for key, says in [("wrong", "does not know"), (KEY, None)]:
             browser.run("document.getElementById('key').focus()")
@@ -391,6 +434,7 @@ try:
     ok("the page may load nothing from elsewhere", "default-src 'none'" in policy)
     chat(server)
     conversations(server)
+    markdown()
     hostile()
     errors()
     keyboard()

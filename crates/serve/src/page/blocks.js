@@ -44,12 +44,24 @@ function drawMap(map, group, state, index) {
   if (group.cell_blocks > 1) legend.append(el("li", {}, `a square is ${group.cell_blocks} blocks, and shows the busiest`));
 }
 
+/** Sizes of a square, largest first, and the height of a picture that shows all of them. */
+const SIZES = [28, 22, 18, 15, 12, 10, 8, 7];
+const HEIGHT_MOST = 220;
+
+/** The largest squares of which `count` fit; without such the size that suits `used` of them. */
+function layout(width, count, used) {
+  const across = (size) => Math.max(1, Math.floor((width + gapOf(size)) / (size + gapOf(size))));
+  const fits = (size) => Math.ceil(count / across(size)) * (size + gapOf(size)) <= HEIGHT_MOST;
+  const size = SIZES.find(fits) ?? (used > 1500 ? 7 : used > 400 ? 10 : 15);
+  return { size, gap: gapOf(size), across: across(size) };
+}
+
+const gapOf = (size) => (size > 8 ? 2 : 1);
+
 /** The squares; how many free blocks are left out. */
 function picture(canvas, group, cells, running) {
-  const size = cells.length > 1500 ? 7 : cells.length > 400 ? 10 : 15;
-  const gap = size > 8 ? 2 : 1;
-  const across = Math.max(1, Math.floor((canvas.clientWidth + gap) / (size + gap)));
   const all = Math.ceil(group.total / group.cell_blocks);
+  const { size, gap, across } = layout(canvas.clientWidth, all, cells.length);
   const down = Math.max(ROWS_LEAST, Math.ceil(cells.length / across) + FREE_ROWS);
   const shown = Math.min(all, across * down);
   const { context } = prepare(canvas, Math.ceil(shown / across) * (size + gap));
