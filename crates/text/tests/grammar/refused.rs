@@ -140,13 +140,33 @@ fn regular_expressions() {
         (r"a\bc", ""),
         ("(?=a)b", "look-around"),
         (r"(a)\1", "backreference"),
-        ("(?:(?:a{1,1000}){1,1000}){1,1000}", ""),
-        ("(?:[a-z]{1,500}x){400}", ""),
     ] {
         regex(text, reason);
     }
     regex(&"a".repeat(20_000), "limit 16384");
     regex(&format!("{}a{}", "(".repeat(5000), ")".repeat(5000)), "");
+}
+
+/// Expressions that are small to write and large to follow: refused or compiled, in bounded time.
+#[test]
+fn expressions_that_grow() {
+    for text in [
+        "(?:(?:a{1,1000}){1,1000}){1,1000}",
+        "(?:[a-z]{1,500}x){400}",
+        "(?:a|b)*a(?:a|b){60}",
+        "(a+)+(a+)+(a+)+b",
+        "(?i:[\\w\\s]{0,200}x){0,50}",
+    ] {
+        let began = Instant::now();
+        let source = GrammarSource::Regex(text.to_owned());
+        let compiled = vocabulary().compiler.compile(&source, 0);
+        println!(
+            "{text}: {:?} in {:?}",
+            compiled.map(|_| ()),
+            began.elapsed()
+        );
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
 }
 
 #[test]
