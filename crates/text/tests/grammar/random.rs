@@ -35,8 +35,12 @@ fn every_text_of_a_random_schema_is_valid() {
                 continue;
             };
             let text = String::from_utf8(text).unwrap();
-            let value: Value = serde_json::from_str(&text)
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}: {text}\n{schema}"));
+            let value: Value = match serde_json::from_str(&text) {
+                Ok(value) => value,
+                // A number without bounds may be beyond what a double holds.
+                Err(error) if error.to_string().contains("out of range") => continue,
+                Err(error) => panic!("seed {seed}: {error}\nin {text}\nof {schema}"),
+            };
             if let Err(error) = validator::check(&schema, &value) {
                 panic!("seed {seed}: {error}\nin {text}\nof {schema}");
             }
