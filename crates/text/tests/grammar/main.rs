@@ -1,4 +1,4 @@
-//! Grammars over a tiny vocabulary: what they allow, what they refuse, and random schemas against another validator.
+//! Grammars over a tiny vocabulary: what they allow, what they refuse, and random schemas against an independent validator.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,4 +9,5 @@
 mod allowed;
 mod random;
 mod refused;
+mod validator;
 mod vocabulary;

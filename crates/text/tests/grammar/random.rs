@@ -1,8 +1,9 @@
-//! Random schemas, random texts of them, and another validator.
+//! Random schemas, random texts of them, and an independent validator.
 
 use serde_json::{Value, json};
 use ucuz_text::{GrammarSource, TextError};
 
+use crate::validator;
 use crate::vocabulary::{Random, draw, vocabulary};
 
 /// Schemas; the long form of the test multiplies them.
@@ -28,20 +29,21 @@ fn every_text_of_a_random_schema_is_valid() {
             }
             Err(error) => panic!("{error}"),
         }
-        let validator = jsonschema::options().should_validate_formats(true);
-        let validator = validator.build(&schema).unwrap();
         for _ in 0..TEXTS {
             let Some(text) = draw(&source, &mut random) else {
                 cut += 1;
                 continue;
             };
             let text = String::from_utf8(text).unwrap();
-            let value: Value = serde_json::from_str(&text)
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}: {text}\n{schema}"));
-            let valid = validator
-                .validate(&value)
-                .map_err(|error| error.to_string());
-            assert!(valid.is_ok(), "seed {seed}: {valid:?}: {text}\n{schema}");
+            let value: Value = match serde_json::from_str(&text) {
+                Ok(value) => value,
+                // A number without bounds may be beyond what a double holds.
+                Err(error) if error.to_string().contains("out of range") => continue,
+                Err(error) => panic!("seed {seed}: {error}\nin {text}\nof {schema}"),
+            };
+            if let Err(error) = validator::check(&schema, &value) {
+                panic!("seed {seed}: {error}\nin {text}\nof {schema}");
+            }
             texts += 1;
         }
     }

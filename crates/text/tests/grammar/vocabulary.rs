@@ -83,30 +83,19 @@ pub fn allows(bits: &[u32], id: u32) -> bool {
         .is_some_and(|word| word >> (id % 32) & 1 == 1)
 }
 
-/// Whether a text is one of the grammar's: byte by byte, each allowed, and the end after the last.
+/// Whether a text is one of the grammar's: byte by byte (the id of a byte's token is the byte), each allowed, and the end after the last.
 pub fn accepts(source: &GrammarSource, text: &str) -> bool {
     let mut matcher = matcher(source).unwrap_or_else(|error| panic!("{source:?}: {error}"));
     for byte in text.bytes() {
         match matcher.next_tokens().unwrap() {
-            NextTokens::Ids(bits) if allows(&bits, u32::from_byte(byte)) => {}
+            NextTokens::Ids(bits) if allows(&bits, u32::from(byte)) => {}
             _ => return false,
         }
-        matcher.accept(u32::from_byte(byte)).unwrap();
+        matcher.accept(u32::from(byte)).unwrap();
     }
     match matcher.next_tokens().unwrap() {
         NextTokens::End => true,
         NextTokens::Ids(bits) => allows(&bits, vocabulary().end),
-    }
-}
-
-trait FromByte {
-    fn from_byte(byte: u8) -> Self;
-}
-
-impl FromByte for u32 {
-    /// The id of a byte's token is the byte.
-    fn from_byte(byte: u8) -> Self {
-        u32::from(byte)
     }
 }
 
