@@ -166,6 +166,7 @@ fn start(handle: &Handle, k: u32) -> mpsc::Receiver<Event> {
         logprobs: None,
         prompt_logprobs: None,
         pool: None,
+        constraint: None,
         class: RequestClass::default(),
     };
     let (sender, receiver) = mpsc::sync_channel(TOKENS as usize + 2);

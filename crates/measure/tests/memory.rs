@@ -48,6 +48,7 @@ fn real(options: SimOptions, pasts: &[usize]) -> Stats {
             logprobs: None,
             prompt_logprobs: None,
             pool: None,
+            constraint: None,
             class: RequestClass::default(),
         };
         handle.submit(request, Box::new(Deaf)).unwrap();

@@ -71,6 +71,7 @@ fn request(order: Order) -> Request {
         logprobs: None,
         prompt_logprobs: None,
         pool: None,
+        constraint: None,
         class: RequestClass::default(),
     }
 }

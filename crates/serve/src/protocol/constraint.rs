@@ -74,21 +74,26 @@ fn response_format(fields: &mut Fields) -> Result<Option<GrammarSource>, ApiErro
     Ok(source)
 }
 
+fn missing(name: String) -> ApiError {
+    let message = format!("{name} is missing");
+    ApiError::invalid(name, message)
+}
+
 /// `{name, description, strict, schema}`; schemas are followed strictly whatever `strict` says.
 fn named_schema(format: &mut Fields) -> Result<GrammarSource, ApiError> {
     const NAME: &str = "response_format.json_schema";
-    let missing = |name: String| {
-        let message = format!("{name} is missing");
-        ApiError::invalid(name, message)
-    };
     let value = format.take("json_schema");
     let value = value.ok_or_else(|| missing(NAME.to_owned()))?;
-    let mut named = Fields::nested(NAME.to_owned(), value)?;
+    inner_schema(Fields::nested(NAME.to_owned(), value)?)
+}
+
+/// `{name, description, strict, schema}`, of which only the schema matters.
+pub(super) fn inner_schema(mut named: Fields) -> Result<GrammarSource, ApiError> {
     named.string("name")?;
     named.string("description")?;
     named.bool("strict")?;
     let schema = named.take("schema");
-    let schema = schema.ok_or_else(|| missing(format!("{NAME}.schema")))?;
+    let schema = schema.ok_or_else(|| missing(named.full_name("schema")))?;
     let source = match schema {
         Json::Object(_) | Json::Bool(_) => GrammarSource::JsonSchema(schema.to_text()),
         other => return Err(named.wrong("schema", &other, "a JSON schema")),

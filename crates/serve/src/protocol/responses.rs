@@ -3,9 +3,10 @@
 //! Nothing is stored: an answer cannot be continued by its id, the client sends what was said before.
 //! Source: OpenAI API reference, "Responses".
 
-use ucuz_llm::{GenerateRequest, Input, Message, SamplingOptions};
+use ucuz_llm::{ConstraintSpec, GenerateRequest, GrammarSource, Input, Message, SamplingOptions};
 
 use super::common::{self, Standing};
+use super::constraint::inner_schema;
 use crate::clip::{Clip, shown};
 use crate::error::ApiError;
 use crate::fields::{Fields, unknown};
@@ -24,6 +25,8 @@ pub struct ResponsesRequest {
     pub standing: Standing,
     /// The system prompt of this turn, told back in the answer.
     pub instructions: Option<String>,
+    /// `text.format`, told back in the answer; absent for plain text.
+    pub format: Option<serde_json::Value>,
     /// The client's own notes, told back in the answer.
     pub metadata: Vec<(String, String)>,
     /// Fields that were given and have no effect.
@@ -43,8 +46,11 @@ const HARMLESS: [&str; 9] = [
     "stream_options",
 ];
 
+/// Whether a value changes nothing.
+type IsNeutral = fn(&Json) -> bool;
+
 /// Fields that would change the answer, and the only value that does not.
-const NEUTRAL: [(&str, fn(&Json) -> bool); 10] = [
+const NEUTRAL: [(&str, IsNeutral); 10] = [
     ("background", |v| *v == Json::Bool(false)),
     ("truncation", |v| is_text(v, "disabled")),
     ("tools", is_empty),
@@ -56,6 +62,8 @@ const NEUTRAL: [(&str, fn(&Json) -> bool); 10] = [
     ("prompt", |_| false),
     ("top_logprobs", |v| crate::fields::as_u32(v) == Some(0)),
 ];
+
+const TEXT_FORMAT: &str = "text.format";
 
 /// Most entries of `metadata`, and most bytes of a key and of a value.
 const METADATA_MAX: (usize, usize, usize) = (16, 64, 512);
@@ -85,7 +93,12 @@ pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
         seed: fields.seed("seed")?,
         ..SamplingOptions::default()
     };
-    text_format(&mut fields)?;
+    let format = text_format(&mut fields)?;
+    let source = constraint_of(&format)?;
+    generate.constraint = source.map(|source| ConstraintSpec {
+        source,
+        param: TEXT_FORMAT,
+    });
     let metadata = metadata(&mut fields)?;
     let ignored = settle(fields)?;
     Ok(ResponsesRequest {
@@ -94,6 +107,7 @@ pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
         stream,
         standing,
         instructions,
+        format: format.map(serde_json::Value::from),
         metadata,
         ignored,
     })
@@ -182,20 +196,33 @@ fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
     Ok(text)
 }
 
-/// `text.format` other than plain text needs constrained decoding.
-fn text_format(fields: &mut Fields) -> Result<(), ApiError> {
+/// Takes `text`, which holds a format; none for plain text.
+fn text_format(fields: &mut Fields) -> Result<Option<Json>, ApiError> {
     let Some(value) = fields.take("text") else {
-        return Ok(());
+        return Ok(None);
     };
     let mut text = Fields::nested("text".to_owned(), value)?;
-    if let Some(format) = text.take("format") {
-        let mut format = Fields::nested("text.format".to_owned(), format)?;
-        if format.string("type")?.as_deref() != Some("text") {
-            return Err(unsupported("text.format"));
+    let format = text.take("format");
+    text.finish()?;
+    Ok(format.filter(|format| {
+        !matches!(format, Json::Object(entries) if matches!(entries.as_slice(), [(key, value)] if key == "type" && is_text(value, "text")))
+    }))
+}
+
+/// What a format other than plain text asks of the answer.
+fn constraint_of(format: &Option<Json>) -> Result<Option<GrammarSource>, ApiError> {
+    let Some(format) = format else {
+        return Ok(None);
+    };
+    let mut fields = Fields::nested(TEXT_FORMAT.to_owned(), format.clone())?;
+    match fields.string("type")?.as_deref() {
+        Some("json_object") => {
+            fields.finish()?;
+            Ok(Some(GrammarSource::JsonObject))
         }
-        format.finish()?;
+        Some("json_schema") => Ok(Some(inner_schema(fields)?)),
+        _ => Err(unsupported(TEXT_FORMAT)),
     }
-    text.finish()
 }
 
 fn metadata(fields: &mut Fields) -> Result<Vec<(String, String)>, ApiError> {

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use ucuz_llm::{FinishReason, Finished, Output, Usage};
 
+use super::pieces::TextReader;
 use super::{failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::samples::Samples;
@@ -144,14 +145,18 @@ fn stop_reason(finished: &Finished) -> Result<&'static str, ApiError> {
 ///
 /// # Errors
 /// That of a request that fails.
-pub(crate) async fn whole(head: &MessageHead, mut samples: Samples) -> Result<Response, ApiError> {
+pub(crate) async fn whole(
+    head: &MessageHead,
+    mut samples: Samples,
+    mut reader: TextReader,
+) -> Result<Response, ApiError> {
     let mut text = String::new();
     while let Some((_, output)) = samples.next().await {
         match output {
             Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => text.push_str(&delta.text),
+            Output::Delta(delta) => text.push_str(&reader.push(&delta.text)),
             Output::Finished(delta, finished) => {
-                text.push_str(&delta.text);
+                text.push_str(&reader.finish(&delta.text));
                 return Ok(json(&MessageBody {
                     id: &head.id,
                     r#type: "message",
@@ -224,6 +229,7 @@ struct Bare {
 /// Writes an answer event by event.
 pub(crate) struct MessageChunks {
     pub head: MessageHead,
+    pub reader: TextReader,
 }
 
 impl MessageChunks {
@@ -276,9 +282,9 @@ impl Chunks for MessageChunks {
     fn output(&mut self, _: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
         match output {
             Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => Self::text(&delta.text, frames),
+            Output::Delta(delta) => Self::text(&self.reader.push(&delta.text), frames),
             Output::Finished(delta, finished) => {
-                Self::text(&delta.text, frames);
+                Self::text(&self.reader.finish(&delta.text), frames);
                 let stop_reason = stop_reason(&finished)?;
                 let r#type = "content_block_stop";
                 frames.push_named(r#type, &BlockStop { r#type, index: 0 });

@@ -7,7 +7,7 @@ pub(crate) mod completion;
 pub(crate) mod embeddings;
 mod explain;
 mod logprobs;
-mod pieces;
+pub(crate) mod pieces;
 pub(crate) mod responses;
 mod sampling;
 mod usage;

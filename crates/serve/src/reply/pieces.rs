@@ -104,6 +104,34 @@ impl Reader {
     }
 }
 
+/// Reads an answer of which only the text is told: thoughts are left out.
+#[derive(Debug)]
+pub(crate) struct TextReader(AnswerParser);
+
+impl TextReader {
+    pub(crate) fn new(prepared: &Prepared) -> Self {
+        Self(prepared.parser())
+    }
+
+    /// The text that more of the answer brings.
+    pub(super) fn push(&mut self, text: &str) -> String {
+        Self::text(self.0.push(text))
+    }
+
+    /// The text that the last of the answer and its end bring.
+    pub(super) fn finish(&mut self, text: &str) -> String {
+        self.push(text) + &Self::text(self.0.finish())
+    }
+
+    fn text(events: Vec<AnswerEvent>) -> String {
+        let texts = events.into_iter().filter_map(|event| match event {
+            AnswerEvent::Answer(ToolEvent::Text(text)) => Some(text),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
 const FUNCTION: &str = "function";
 
 /// A piece of an answer.

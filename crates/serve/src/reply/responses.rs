@@ -8,6 +8,7 @@ use axum::response::Response;
 use serde::Serialize;
 use ucuz_llm::{FinishReason, Output, Usage};
 
+use super::pieces::TextReader;
 use super::{failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::samples::Samples;
@@ -26,6 +27,8 @@ pub(crate) struct ResponseHead {
     pub max_output_tokens: Option<u32>,
     pub temperature: f32,
     pub top_p: f32,
+    /// Of the text, when it is not plain.
+    pub format: Option<serde_json::Value>,
     pub metadata: Vec<(String, String)>,
 }
 
@@ -45,7 +48,7 @@ struct Body<'a> {
     previous_response_id: Option<()>,
     store: bool,
     temperature: f32,
-    text: TextOptions,
+    text: TextOptions<'a>,
     tool_choice: &'static str,
     tools: [(); 0],
     top_p: f32,
@@ -60,13 +63,15 @@ struct Incomplete {
 }
 
 #[derive(Serialize)]
-struct TextOptions {
-    format: TextFormat,
+struct TextOptions<'a> {
+    format: TextFormat<'a>,
 }
 
 #[derive(Serialize)]
-struct TextFormat {
-    r#type: &'static str,
+#[serde(untagged)]
+enum TextFormat<'a> {
+    Plain { r#type: &'static str },
+    Given(&'a serde_json::Value),
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -160,7 +165,10 @@ impl ResponseHead {
             store: false,
             temperature: self.temperature,
             text: TextOptions {
-                format: TextFormat { r#type: "text" },
+                format: match &self.format {
+                    Some(format) => TextFormat::Given(format),
+                    None => TextFormat::Plain { r#type: "text" },
+                },
             },
             tool_choice: "auto",
             tools: [],
@@ -204,14 +212,18 @@ fn status(reason: FinishReason) -> Result<&'static str, ApiError> {
 ///
 /// # Errors
 /// That of a request that fails.
-pub(crate) async fn whole(head: &ResponseHead, mut samples: Samples) -> Result<Response, ApiError> {
+pub(crate) async fn whole(
+    head: &ResponseHead,
+    mut samples: Samples,
+    mut reader: TextReader,
+) -> Result<Response, ApiError> {
     let mut text = String::new();
     while let Some((_, output)) = samples.next().await {
         match output {
             Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => text.push_str(&delta.text),
+            Output::Delta(delta) => text.push_str(&reader.push(&delta.text)),
             Output::Finished(delta, finished) => {
-                text.push_str(&delta.text);
+                text.push_str(&reader.finish(&delta.text));
                 let status = status(finished.reason)?;
                 let content = [part(&text)];
                 return Ok(json(&head.body(State {
@@ -279,15 +291,17 @@ struct ErrorEvent<'a> {
 /// Writes an answer event by event.
 pub(crate) struct ResponseEvents {
     head: ResponseHead,
+    reader: TextReader,
     /// All of it, which the last events tell once more.
     text: String,
     events: u64,
 }
 
 impl ResponseEvents {
-    pub(crate) fn new(head: ResponseHead) -> Self {
+    pub(crate) fn new(head: ResponseHead, reader: TextReader) -> Self {
         Self {
             head,
+            reader,
             text: String::new(),
             events: 0,
         }
@@ -411,9 +425,13 @@ impl Chunks for ResponseEvents {
     fn output(&mut self, _: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
         match output {
             Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => self.append(&delta.text, frames),
+            Output::Delta(delta) => {
+                let text = self.reader.push(&delta.text);
+                self.append(&text, frames);
+            }
             Output::Finished(delta, finished) => {
-                self.append(&delta.text, frames);
+                let text = self.reader.finish(&delta.text);
+                self.append(&text, frames);
                 self.finish(status(finished.reason)?, &finished.usage, frames);
             }
             Output::Failed { kind, text } => return Err(failed(kind, &text)),

@@ -12,6 +12,7 @@ use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::{MessagesPurpose, MessagesRequest, parse_messages};
 use crate::reply::anthropic::{AnthropicError, MessageChunks, MessageHead, whole};
+use crate::reply::pieces::TextReader;
 use crate::reply::{describe, json};
 use crate::samples::Samples;
 use crate::{body, sse};
@@ -37,13 +38,14 @@ pub(crate) async fn create(
         model: app.options.model_id.clone(),
         prompt_tokens: prepared[0].prompt.len(),
     };
+    let reader = TextReader::new(&prepared[0]);
     let mut response = match request.stream {
         true => sse::response(
             samples,
-            MessageChunks { head },
+            MessageChunks { head, reader },
             app.options.limits.keep_alive,
         ),
-        false => whole(&head, samples).await?,
+        false => whole(&head, samples, reader).await?,
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

@@ -10,6 +10,7 @@ use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::parse_responses;
 use crate::reply::describe;
+use crate::reply::pieces::TextReader;
 use crate::reply::responses::{ResponseEvents, ResponseHead, whole};
 use crate::samples::Samples;
 use crate::{body, sse};
@@ -46,15 +47,17 @@ pub(crate) async fn create(
         max_output_tokens: request.generate.max_tokens,
         temperature: prepared[0].params.temperature,
         top_p: prepared[0].params.top_p,
+        format: request.format,
         metadata: request.metadata,
     };
+    let reader = TextReader::new(&prepared[0]);
     let mut response = match request.stream {
         true => sse::response(
             samples,
-            ResponseEvents::new(head),
+            ResponseEvents::new(head, reader),
             app.options.limits.keep_alive,
         ),
-        false => whole(&head, samples).await?,
+        false => whole(&head, samples, reader).await?,
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

@@ -119,6 +119,17 @@ async fn a_stream_has_openai_s_events_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_is_followed_and_told_back() {
+    let server = Fixture::start(Setup::default()).await;
+    let format = r#"{"type":"json_schema","name":"x","schema":{"enum":["a","b"]},"strict":true}"#;
+    let extra = format!(r#","text":{{"format":{format}}},"max_output_tokens":20"#);
+    let answer = respond(&server, &extra).await.json();
+    let text = answer["output"][0]["content"][0]["text"].as_str();
+    assert!(text == Some("\"a\"") || text == Some("\"b\""), "{answer}");
+    assert_eq!(answer["text"]["format"]["schema"]["enum"][0], "a");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_said_before_comes_as_items() {
     let server = Fixture::start(Setup::default()).await;
     let body = r#"{"input":[
@@ -140,6 +151,10 @@ async fn what_cannot_be_kept_is_refused() {
         (r#","background":true"#, "background"),
         (r#","truncation":"auto""#, "truncation"),
         (r#","text":{"format":{"type":"grammar"}}"#, "text.format"),
+        (
+            r#","text":{"format":{"type":"json_schema","name":"x"}}"#,
+            "text.format.schema",
+        ),
         (r#","metadata":{"a":1}"#, "metadata"),
         (r#","unheard":1"#, "unheard"),
         (r#","include":["reasoning.encrypted_content"]"#, "include"),
