@@ -86,7 +86,7 @@ const NUMBERS: [&str; 5] = [
     "multipleOf",
 ];
 
-/// Formats that are enforced, as patterns. (`uri` would let the empty text pass for a scheme's path, which is one.)
+/// Formats that are enforced, as patterns.
 const FORMATS: [&str; 10] = [
     "date-time",
     "time",
@@ -183,7 +183,7 @@ impl Reader<'_> {
         let mut checked = Map::new();
         for (keyword, value) in keywords {
             let at = format!("{place}/{}", clipped(&keyword));
-            if is_without_effect(place, &keyword, &value) {
+            if is_without_effect(&keyword, &value) {
                 continue;
             }
             let value = self.value(&at, &keyword, value)?;
@@ -252,10 +252,9 @@ impl Reader<'_> {
 }
 
 /// Annotations, and keywords with the value that is their absence.
-fn is_without_effect(place: &str, keyword: &str, value: &Value) -> bool {
-    let is_annotation = ANNOTATIONS.contains(&keyword)
-        || (keyword.starts_with("x-") && keyword != "x-guidance")
-        || (keyword == "name" && place == "#");
+fn is_without_effect(keyword: &str, value: &Value) -> bool {
+    let is_annotation =
+        ANNOTATIONS.contains(&keyword) || (keyword.starts_with("x-") && keyword != "x-guidance");
     let is_off = ["uniqueItems", "nullable"].contains(&keyword) && *value == Value::Bool(false);
     is_annotation || is_off
 }

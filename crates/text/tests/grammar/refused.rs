@@ -53,6 +53,7 @@ fn schemas_that_cannot_be_enforced() {
             r#"{"type":"object","propertyNames":{"pattern":"a"}}"#,
             "#/propertyNames",
         ),
+        (r#"{"name":"person","type":"object"}"#, "#/name"),
         (r#"{"nullable":true,"type":"string"}"#, "#/nullable"),
         (
             r#"{"x-guidance":{"lenient":true},"type":"integer"}"#,

@@ -142,7 +142,8 @@ pub fn draw(source: &GrammarSource, random: &mut Random) -> Option<Vec<u8>> {
 
 fn choose(bits: &[u32], step: usize, random: &mut Random) -> u32 {
     let end = vocabulary().end;
-    let closing = [end, u32::from(b'}'), u32::from(b']'), u32::from(b'"')];
+    // The quote before the brackets, which inside of a text close nothing.
+    let closing = [end, u32::from(b'"'), u32::from(b'}'), u32::from(b']')];
     let hurry = if step > 150 { 100 } else { 25 };
     if random.chance(hurry)
         && let Some(id) = closing.iter().find(|&&id| allows(bits, id))
