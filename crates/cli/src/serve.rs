@@ -206,16 +206,16 @@ fn model_id(args: &Args, resolved: &Resolved) -> String {
 fn print_plan(model: &str, plan: &MemoryPlan, program: usize) {
     let size = |bytes: usize| ByteSize(bytes as u64).to_string();
     note!(
-        "{model} takes up to {}: weights {}, KV pool {} (memory is taken as tokens come), workspace {}, names of cached prefixes {}, tokenizer {}, grammars {} (once they are asked for), queue {}, program {}",
+        "{model} takes up to {}: weights {}, KV pool {} (memory is taken as tokens come), workspace {}, names of cached prefixes {}, tokenizer {}, queue {}, program {}; grammars up to {} more, once they are asked for",
         size(plan.total_bytes() + program),
         size(plan.weight_bytes),
         size(plan.kv_pool_bytes),
         size(plan.workspace_bytes),
         size(plan.index_bytes),
         size(plan.tokenizer_bytes),
-        size(plan.grammar_bytes),
         size(plan.queue_bytes),
         size(program),
+        size(plan.grammar_bytes),
     );
 }
 

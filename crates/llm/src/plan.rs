@@ -107,14 +107,13 @@ impl MemoryPlan {
         self.limits.context
     }
 
-    /// All of it.
+    /// All of it but what grammars take, which is a bound far above what most ask for, and nothing before the first.
     pub fn total_bytes(&self) -> usize {
         self.weight_bytes
             + self.workspace_bytes
             + self.kv_pool_bytes
             + self.index_bytes
             + self.tokenizer_bytes
-            + self.grammar_bytes
             + self.queue_bytes
     }
 }

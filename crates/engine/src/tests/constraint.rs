@@ -51,7 +51,11 @@ fn ids(ids: impl IntoIterator<Item = u32>) -> Allowed {
 
 /// Ids 10 to 19 and 20 to 29 in turn.
 fn alternating(tokens: &[u32]) -> Result<Allowed, MaskError> {
-    let first = if tokens.len() % 2 == 0 { 10 } else { 20 };
+    let first = if tokens.len().is_multiple_of(2) {
+        10
+    } else {
+        20
+    };
     Ok(ids(first..first + 10))
 }
 

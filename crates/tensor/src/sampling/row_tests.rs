@@ -1,5 +1,5 @@
 use super::*;
-use crate::sampling::TokenCount;
+use crate::sampling::{RowMask, TokenCount};
 
 fn params(temperature: f32) -> SamplingParams {
     SamplingParams {
