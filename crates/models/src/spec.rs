@@ -155,7 +155,7 @@ pub struct Workspace {
     pub qkv: Tensor,
     /// Output of the heads: `[step_rows, heads head_dim]`.
     pub heads: Tensor,
-    /// Room for gate and up projections, see [`GATE_ROWS`]: `[min(step_rows, GATE_ROWS), 2 ffn]`.
+    /// Room for gate and up projections of 64 rows at a time: `[min(step_rows, 64), 2 ffn]`.
     pub gate_up: Tensor,
     /// Their product: `[step_rows, ffn]`.
     pub activated: Tensor,
