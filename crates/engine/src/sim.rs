@@ -366,10 +366,10 @@ fn broken(what: &str) -> TensorError {
     TensorError::shape(format!("simulated {what}"), "no fault", "a fault")
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 /// Numbers of a hidden row.
 const HIDDEN: u64 = 4;
 
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

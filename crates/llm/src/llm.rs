@@ -170,6 +170,10 @@ impl Llm {
                 let (ids, form) = self.encode_chat(messages, request, now)?;
                 forced = self.forced(request, &form)?;
                 answer = form;
+                if request.constraint.is_some() {
+                    // All of the answer follows the rule: no thoughts come before it, whatever the prompt has opened.
+                    answer.thoughts = None;
+                }
                 ids
             }
         };
@@ -223,7 +227,13 @@ impl Llm {
             Ok(grammars) => grammars.compile(&spec.source, owner),
             Err(error) => Err(error.clone()),
         };
-        let grammar = grammar.map_err(|error| LlmError::invalid(spec.param, error.to_string()))?;
+        let grammar = grammar.map_err(|error| match error {
+            TextError::Busy => LlmError::Full {
+                message: error.to_string(),
+                retry_after_s: 1,
+            },
+            error => LlmError::invalid(spec.param, error.to_string()),
+        })?;
         let ends = !request.ignore_eos;
         Ok(Some(Arc::new(Constrained { grammar, ends })))
     }

@@ -16,6 +16,7 @@ use crate::error::ApiError;
 use crate::options::CacheSharing;
 use crate::page;
 use crate::protocol::Standing;
+use crate::reply::anthropic::AnthropicError;
 
 /// Milliseconds within which the first token is wanted; who cannot have it is refused at once.
 const FIRST_TOKEN_WITHIN: HeaderName = HeaderName::from_static("x-slo-ttft-ms");
@@ -56,6 +57,10 @@ pub(crate) async fn attach(
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
+        }
+        // Anthropic's clients look for their own form.
+        Err(error) if request.uri().path().starts_with("/v1/messages") => {
+            AnthropicError(error).into_response()
         }
         Err(error) => error.into_response(),
     }

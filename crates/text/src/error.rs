@@ -122,6 +122,9 @@ pub enum TextError {
         /// What is wrong with it, and where.
         reason: String,
     },
+    /// As many grammars are compiled as may be at once.
+    #[error("too many schemas and grammars are being compiled; retry in 1 s")]
+    Busy,
     /// A message, tool or template argument breaks a rule.
     #[error("{what}: {rule}")]
     BadRequest {

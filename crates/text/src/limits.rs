@@ -42,8 +42,12 @@ pub const MAX_STOPS: usize = 64;
 pub const MAX_STOP_BYTES: usize = 4096;
 /// Bytes of a JSON schema.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
-/// Subschemas of a JSON schema.
+/// Subschemas and values of `enum` in a JSON schema.
 pub const MAX_SCHEMA_NODES: usize = 10_000;
+/// Alternatives times subschemas of one schema that combines them: each alternative is joined with a copy of all the rest.
+pub const MAX_SCHEMA_PRODUCT: usize = 100_000;
+/// Subschemas beside a reference, which are joined with all of its target.
+pub const MAX_BESIDE_REFERENCE: usize = 50;
 /// Bytes of a regular expression.
 pub const MAX_REGEX_BYTES: usize = 16 << 10;
 /// Bytes of a grammar of tool calls.
@@ -60,8 +64,10 @@ pub const MAX_LEXER_STATES: usize = 250_000;
 pub const MATCHER_BYTES: usize = 8 << 20;
 /// Grammars that are compiled at once; more wait.
 pub const COMPILE_PLACES: usize = 2;
-/// Time that compiling a grammar may take, and waiting for a place to do it.
+/// Time that compiling a grammar may take.
 pub const COMPILE_TIME: Duration = Duration::from_secs(2);
+/// Time to wait for a place to compile.
+pub const COMPILE_WAIT: Duration = Duration::from_millis(500);
 /// Stack of a thread that compiles, bytes: the compiler recurses on schemas of [`MAX_SCHEMA_NODES`]. Touched as far as used.
 pub const COMPILE_STACK_BYTES: usize = 256 << 20;
 /// Bytes of compiled grammars that are kept.

@@ -143,7 +143,7 @@ function paragraph(lines, at, depth) {
 /** What may begin at one place of a line, tried in this order. */
 const SPANS = [
   [/^\\([\\`*_{}[\]()#+\-.!|~<>])/, (m) => m[1]],
-  [/^(`+)([^`]|[^`][^]*?[^`])\1(?!`)/, (m) => el("code", {}, m[2].replace(/^ (.*) $/, "$1"))],
+  [/^(`+)([^`]|[^`][^]{0,2000}?[^`])\1(?!`)/, (m) => el("code", {}, m[2].replace(/^ (.*) $/, "$1"))],
   [/^\*\*(?=\S)([^]{1,2000}?\S)\*\*/, (m, depth) => el("strong", {}, ...inline(m[1], depth + 1))],
   [/^__(?=\S)([^]{1,2000}?\S)__(?!\w)/, (m, depth) => el("strong", {}, ...inline(m[1], depth + 1))],
   [/^~~(?=\S)([^]{1,2000}?\S)~~/, (m, depth) => el("del", {}, ...inline(m[1], depth + 1))],

@@ -500,3 +500,24 @@ async fn a_strict_tool_is_free_until_it_is_called() {
         "{held}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_follows_a_rule_is_no_thought() {
+    let server = Fixture::start(Setup {
+        template: THINKING,
+        ..Setup::default()
+    })
+    .await;
+    // The template opens thoughts, which the rule leaves no place for.
+    let body = json!({
+        "messages": [{"role": "user", "content": "open say:yes|"}],
+        "structured_outputs": {"choice": ["yes", "no"]},
+        "max_tokens": 20,
+    });
+    let message = chat(&server, &body).await.json()["choices"][0]["message"].clone();
+    assert!(
+        ["yes", "no"].contains(&message["content"].as_str().unwrap_or_default()),
+        "{message}"
+    );
+    assert!(message.get("reasoning_content").is_none(), "{message}");
+}

@@ -14,8 +14,9 @@ use super::vocabulary::Vocabulary;
 use super::{GrammarSource, gbnf, schema};
 use crate::error::{TextError, check_limit};
 use crate::limits::{
-    COMPILE_PLACES, COMPILE_STACK_BYTES, COMPILE_TIME, GRAMMAR_CACHE_BYTES, MAX_CALLS_BYTES,
-    MAX_CHOICE_BYTES, MAX_CHOICES, MAX_GRAMMAR_BYTES, MAX_REGEX_BYTES, MAX_SCHEMA_BYTES,
+    COMPILE_PLACES, COMPILE_STACK_BYTES, COMPILE_TIME, COMPILE_WAIT, GRAMMAR_CACHE_BYTES,
+    MAX_CALLS_BYTES, MAX_CHOICE_BYTES, MAX_CHOICES, MAX_GRAMMAR_BYTES, MAX_REGEX_BYTES,
+    MAX_SCHEMA_BYTES,
 };
 use crate::{Result, Tokenizer};
 
@@ -80,11 +81,11 @@ impl GrammarCompiler {
         })
     }
 
-    /// Compiles a source, or finds it among those that `owner` used lately. Waits, [`COMPILE_TIME`] for a place and as long for
-    /// the result.
+    /// Compiles a source, or finds it among those that `owner` used lately. Waits, [`COMPILE_WAIT`] for a place and
+    /// [`COMPILE_TIME`] for the result.
     ///
     /// # Errors
-    /// [`TextError::Grammar`] with what cannot be read or enforced, and where; [`TextError::TooLarge`] over a limit.
+    /// [`TextError::Busy`] when too many compile; [`TextError::Grammar`] with what cannot be read or enforced, and where; [`TextError::TooLarge`] over a limit.
     pub fn compile(&self, source: &GrammarSource, owner: u64) -> Result<Arc<Grammar>> {
         check_size(source)?;
         let digest = digest(source);
@@ -103,9 +104,7 @@ impl GrammarCompiler {
             "it takes longer than {} s to compile; simplify it",
             COMPILE_TIME.as_secs()
         );
-        let Some(place) = Places::take(&self.places) else {
-            return Err(failed(&late));
-        };
+        let place = Places::take(&self.places).ok_or(TextError::Busy)?;
         let (sender, result) = channel();
         let (vocabulary, own) = (Arc::clone(&self.vocabulary), source.clone());
         let thread = std::thread::Builder::new()
@@ -139,7 +138,7 @@ impl Places {
     fn take(places: &Arc<Self>) -> Option<Place> {
         let waited = places
             .freed
-            .wait_timeout_while(lock(&places.free), COMPILE_TIME, |free| *free == 0);
+            .wait_timeout_while(lock(&places.free), COMPILE_WAIT, |free| *free == 0);
         let (mut free, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *free = free.checked_sub(1)?;
         Some(Place(Arc::clone(places)))

@@ -8,7 +8,7 @@
 use llguidance::JsonCompileOptions;
 use serde_json::{Map, Value, json};
 
-use crate::limits::{MAX_SCHEMA_NODES, MAX_VALUE_DEPTH};
+use crate::limits::{MAX_BESIDE_REFERENCE, MAX_SCHEMA_NODES, MAX_SCHEMA_PRODUCT, MAX_VALUE_DEPTH};
 
 /// Keywords that restrict a value and are enforced.
 const ENFORCED: [&str; 27] = [
@@ -128,9 +128,9 @@ pub(super) fn read(text: &str) -> Checked<Value> {
 
 /// Checks a schema that will be a part of another.
 pub(crate) fn checked(schema: Value) -> Checked<Value> {
-    let mut nodes = 0;
     let mut reader = Reader {
-        nodes: &mut nodes,
+        nodes: 0,
+        alternatives: 0,
         depth: 0,
     };
     reader.schema("#", schema)
@@ -149,17 +149,17 @@ pub(crate) fn with_options(mut schema: Value) -> Value {
     schema
 }
 
-struct Reader<'a> {
-    nodes: &'a mut usize,
+struct Reader {
+    /// Subschemas and listed values so far.
+    nodes: usize,
+    /// Of these, such as exclude each other: entries of `anyOf` and `oneOf`, values of `enum`.
+    alternatives: usize,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn schema(&mut self, place: &str, schema: Value) -> Checked<Value> {
-        *self.nodes += 1;
-        if *self.nodes > MAX_SCHEMA_NODES {
-            return Err(format!("it has more than {MAX_SCHEMA_NODES} subschemas"));
-        }
+        self.count(1)?;
         if self.depth > MAX_VALUE_DEPTH {
             return Err(format!("it is nested deeper than {MAX_VALUE_DEPTH} levels"));
         }
@@ -181,6 +181,7 @@ impl Reader<'_> {
         keywords: Map<String, Value>,
     ) -> Checked<Map<String, Value>> {
         let mut checked = Map::new();
+        let before = (self.nodes, self.alternatives);
         for (keyword, value) in keywords {
             let at = format!("{place}/{}", clipped(&keyword));
             if is_without_effect(&keyword, &value) {
@@ -190,7 +191,20 @@ impl Reader<'_> {
             checked.insert(keyword, value);
         }
         check_together(place, &mut checked)?;
+        let (nodes, alternatives) = (self.nodes - before.0, self.alternatives - before.1);
+        check_product(place, &checked, nodes, alternatives)?;
         Ok(checked)
+    }
+
+    /// Counts subschemas or listed values.
+    fn count(&mut self, more: usize) -> Checked<()> {
+        self.nodes += more;
+        match self.nodes <= MAX_SCHEMA_NODES {
+            true => Ok(()),
+            false => Err(format!(
+                "it has more than {MAX_SCHEMA_NODES} subschemas and listed values"
+            )),
+        }
     }
 
     fn value(&mut self, at: &str, keyword: &str, value: Value) -> Checked<Value> {
@@ -198,13 +212,21 @@ impl Reader<'_> {
             "items" if value.is_array() => self.list(at, value),
             "items" => self.schema(at, value),
             name if ONE_SCHEMA.contains(&name) => self.schema(at, value),
+            "anyOf" | "oneOf" => {
+                self.alternatives += value.as_array().map_or(0, Vec::len);
+                self.list(at, value)
+            }
             name if SCHEMA_LISTS.contains(&name) => self.list(at, value),
             name if SCHEMA_MAPS.contains(&name) => self.map(at, value),
             name if COUNTS.contains(&name) => count(at, value),
             name if NUMBERS.contains(&name) => bound(at, value),
             "const" => exact(at, value, 0),
             "enum" => match &value {
-                Value::Array(items) if !items.is_empty() => exact(at, value, 0),
+                Value::Array(items) if !items.is_empty() => {
+                    self.count(items.len())?;
+                    self.alternatives += items.len();
+                    exact(at, value, 0)
+                }
                 _ => Err(format!("{at} must be a list with at least one value")),
             },
             "$ref" => match value.as_str() {
@@ -281,6 +303,42 @@ fn check_together(place: &str, keywords: &mut Map<String, Value>) -> Checked<()>
     if format.is_some_and(|name| FORMATS_WITH_EMPTY.contains(&name)) {
         let least = keywords.get("minLength").and_then(Value::as_u64);
         keywords.insert("minLength".to_owned(), json!(least.unwrap_or(0).max(1)));
+    }
+    Ok(())
+}
+
+/// The compiler multiplies alternatives with what stands beside them, before any of its own limits counts.
+fn check_product(
+    place: &str,
+    keywords: &Map<String, Value>,
+    nodes: usize,
+    alternatives: usize,
+) -> Checked<()> {
+    const JOINED: [&str; 5] = ["anyOf", "oneOf", "allOf", "enum", "$ref"];
+    let joined = |name: &String| JOINED.contains(&name.as_str());
+    let parts = keywords.keys().filter(|name| joined(name)).count();
+    let is_beside =
+        |name: &String| !joined(name) && !["$defs", "definitions"].contains(&name.as_str());
+    let is_multiplied = parts + usize::from(keywords.keys().any(is_beside)) > 1
+        || keywords
+            .get("allOf")
+            .and_then(Value::as_array)
+            .is_some_and(|list| list.len() > 1);
+    if parts == 0 || !is_multiplied {
+        return Ok(());
+    }
+    // Values of an enumeration are joined with what stands beside them, not with each other.
+    let others = nodes.saturating_sub(alternatives);
+    if alternatives.saturating_mul(others) > MAX_SCHEMA_PRODUCT {
+        return Err(format!(
+            "{place} combines {alternatives} alternatives with {others} other subschemas; together they may be {MAX_SCHEMA_PRODUCT}, so split it"
+        ));
+    }
+    // How large the target is shows only when it is put in.
+    if keywords.contains_key("$ref") && nodes > MAX_BESIDE_REFERENCE {
+        return Err(format!(
+            "{place} has {nodes} subschemas and values beside $ref, the limit is {MAX_BESIDE_REFERENCE}"
+        ));
     }
     Ok(())
 }

@@ -92,6 +92,58 @@ fn schemas_that_cannot_be_enforced() {
     }
 }
 
+/// What the compiler would multiply is refused before it is asked.
+#[test]
+fn schemas_that_multiply() {
+    let many = |n: usize, one: &dyn Fn(usize) -> String| {
+        let all: Vec<_> = (0..n).map(one).collect();
+        all.join(",")
+    };
+    let properties = many(4900, &|i| format!("\"a{i}\":true"));
+    let options = many(4900, &|_| "{}".to_owned());
+    let values = many(40_000, &|i| i.to_string());
+    let few = many(400, &|i| i.to_string());
+    for (text, reason) in [
+        (
+            format!(r#"{{"type":"object","properties":{{{properties}}},"anyOf":[{options}]}}"#),
+            "alternatives",
+        ),
+        (
+            format!(r#"{{"allOf":[{{"properties":{{{properties}}}}},{{"anyOf":[{options}]}}]}}"#),
+            "alternatives",
+        ),
+        (
+            format!(r#"{{"properties":{{{properties}}},"enum":[{few}]}}"#),
+            "alternatives",
+        ),
+        (format!(r#"{{"enum":[{values}]}}"#), "listed values"),
+        (
+            format!(
+                r##"{{"properties":{{{properties}}},"$ref":"#/$defs/a","$defs":{{"a":{{}}}}}}"##
+            ),
+            "beside $ref",
+        ),
+    ] {
+        schema(&text, reason);
+    }
+    // Lists of values are only added, in one place or in many.
+    let wide = many(100, &|i| {
+        format!("\"a{i}\":{{\"enum\":[1,2,3,4,5,6,7,8,9]}}")
+    });
+    let wide =
+        format!(r#"{{"type":"object","properties":{{{wide}}},"additionalProperties":false}}"#);
+    let long = format!(
+        r#"{{"type":"integer","enum":[{}]}}"#,
+        many(2000, &|i| i.to_string())
+    );
+    for text in [wide, long] {
+        let compiled = vocabulary()
+            .compiler
+            .compile(&GrammarSource::JsonSchema(text), 0);
+        assert!(compiled.is_ok(), "{compiled:?}");
+    }
+}
+
 #[test]
 fn deep_long_and_endless_schemas() {
     let deep = |n: usize| format!("{}{{}}{}", r#"{"items":"#.repeat(n), "}".repeat(n));
