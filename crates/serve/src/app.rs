@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware;
 use tokio::sync::Semaphore;
-use ucuz_llm::Llm;
+use ucuz_llm::{GenerateRequest, Llm, Prepared};
 
 use crate::body::BodyBudget;
 use crate::clip::Clip;
@@ -82,6 +82,17 @@ impl App {
     pub(crate) fn check_room(&self) -> Result<(), ApiError> {
         let room = self.llm.check_room(1);
         room.map_err(|error| ApiError::from_llm(error, "request"))
+    }
+
+    /// Prepares one prompt with a seed of its own; `input` names the field that holds it.
+    pub(crate) fn prompt(
+        &self,
+        generate: &GenerateRequest,
+        input: &'static str,
+    ) -> Result<Prepared, ApiError> {
+        let now = (self.options.clock)();
+        let prepared = self.llm.prepare(generate, self.draw(), now);
+        prepared.map_err(|error| ApiError::from_llm(error, input))
     }
 
     /// Runs parsing, rendering and encoding off the event loop, a few at a time.

@@ -116,7 +116,7 @@ fn never(_: &Json) -> bool {
     false
 }
 
-fn is_empty(value: &Json) -> bool {
+pub(super) fn is_empty(value: &Json) -> bool {
     match value {
         Json::Array(items) => items.is_empty(),
         Json::Object(entries) => entries.is_empty(),
@@ -124,7 +124,7 @@ fn is_empty(value: &Json) -> bool {
     }
 }
 
-fn is_text(value: &Json, text: &str) -> bool {
+pub(super) fn is_text(value: &Json, text: &str) -> bool {
     matches!(value, Json::String(value) if value == text)
 }
 

@@ -7,6 +7,7 @@ use ucuz_llm::{ConstraintSpec, GenerateRequest, GrammarSource, Input, Message, S
 
 use super::common::{self, Standing};
 use super::constraint::inner_schema;
+use super::optional::{is_empty, is_text};
 use crate::clip::{Clip, shown};
 use crate::error::ApiError;
 use crate::fields::{Fields, unknown};
@@ -277,16 +278,4 @@ fn unsupported(name: &'static str) -> ApiError {
         "field {name} with this value is not supported and would change the answer; leave it out"
     );
     ApiError::bad_request("unsupported_parameter", message).with_param(name)
-}
-
-fn is_text(value: &Json, text: &str) -> bool {
-    matches!(value, Json::String(value) if value == text)
-}
-
-fn is_empty(value: &Json) -> bool {
-    match value {
-        Json::Array(items) => items.is_empty(),
-        Json::Object(entries) => entries.is_empty(),
-        _ => false,
-    }
 }

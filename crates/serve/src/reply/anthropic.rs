@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use ucuz_llm::{FinishReason, Finished, Output, Usage};
 
-use super::pieces::TextReader;
+use super::pieces::{TextReader, whole_text};
 use super::{failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::samples::Samples;
@@ -147,33 +147,20 @@ fn stop_reason(finished: &Finished) -> Result<&'static str, ApiError> {
 /// That of a request that fails.
 pub(crate) async fn whole(
     head: &MessageHead,
-    mut samples: Samples,
-    mut reader: TextReader,
+    samples: Samples,
+    reader: TextReader,
 ) -> Result<Response, ApiError> {
-    let mut text = String::new();
-    while let Some((_, output)) = samples.next().await {
-        match output {
-            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => text.push_str(&reader.push(&delta.text)),
-            Output::Finished(delta, finished) => {
-                text.push_str(&reader.finish(&delta.text));
-                return Ok(json(&MessageBody {
-                    id: &head.id,
-                    r#type: "message",
-                    role: "assistant",
-                    model: &head.model,
-                    content: &[TextBlock::new(text)],
-                    stop_reason: Some(stop_reason(&finished)?),
-                    stop_sequence: finished.stop.as_deref(),
-                    usage: Counts::of(&finished.usage),
-                }));
-            }
-            Output::Failed { kind, text } => return Err(failed(kind, &text)),
-        }
-    }
-    Err(ApiError::unavailable(
-        "the engine gave no end of this answer",
-    ))
+    let (text, finished) = whole_text(samples, reader).await?;
+    Ok(json(&MessageBody {
+        id: &head.id,
+        r#type: "message",
+        role: "assistant",
+        model: &head.model,
+        content: &[TextBlock::new(text)],
+        stop_reason: Some(stop_reason(&finished)?),
+        stop_sequence: finished.stop.as_deref(),
+        usage: Counts::of(&finished.usage),
+    }))
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,11 @@
 //! What a chat answer is made of beside text: thoughts and calls, whole and in pieces.
 
 use serde::Serialize;
-use ucuz_llm::{AnswerEvent, AnswerParser, Prepared, ToolEvent};
+use ucuz_llm::{AnswerEvent, AnswerParser, Finished, Output, Prepared, ToolEvent};
+
+use super::failed;
+use crate::error::ApiError;
+use crate::samples::Samples;
 
 /// How the answers to one request are read.
 #[derive(Debug, Clone)]
@@ -130,6 +134,31 @@ impl TextReader {
         });
         texts.collect()
     }
+}
+
+/// Waits for the whole text of an answer, and how it ended.
+///
+/// # Errors
+/// That of a request that fails; 503 when the engine gives no end.
+pub(super) async fn whole_text(
+    mut samples: Samples,
+    mut reader: TextReader,
+) -> Result<(String, Finished), ApiError> {
+    let mut text = String::new();
+    while let Some((_, output)) = samples.next().await {
+        match output {
+            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
+            Output::Delta(delta) => text.push_str(&reader.push(&delta.text)),
+            Output::Finished(delta, finished) => {
+                text.push_str(&reader.finish(&delta.text));
+                return Ok((text, finished));
+            }
+            Output::Failed { kind, text } => return Err(failed(kind, &text)),
+        }
+    }
+    Err(ApiError::unavailable(
+        "the engine gave no end of this answer",
+    ))
 }
 
 const FUNCTION: &str = "function";

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Serialize;
 use ucuz_llm::{FinishReason, Output, Usage};
 
-use super::pieces::TextReader;
+use super::pieces::{TextReader, whole_text};
 use super::{failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::samples::Samples;
@@ -214,30 +214,17 @@ fn status(reason: FinishReason) -> Result<&'static str, ApiError> {
 /// That of a request that fails.
 pub(crate) async fn whole(
     head: &ResponseHead,
-    mut samples: Samples,
-    mut reader: TextReader,
+    samples: Samples,
+    reader: TextReader,
 ) -> Result<Response, ApiError> {
-    let mut text = String::new();
-    while let Some((_, output)) = samples.next().await {
-        match output {
-            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => text.push_str(&reader.push(&delta.text)),
-            Output::Finished(delta, finished) => {
-                text.push_str(&reader.finish(&delta.text));
-                let status = status(finished.reason)?;
-                let content = [part(&text)];
-                return Ok(json(&head.body(State {
-                    status,
-                    output: &[head.item(status, &content)],
-                    usage: Some(&finished.usage),
-                })));
-            }
-            Output::Failed { kind, text } => return Err(failed(kind, &text)),
-        }
-    }
-    Err(ApiError::unavailable(
-        "the engine gave no end of this answer",
-    ))
+    let (text, finished) = whole_text(samples, reader).await?;
+    let status = status(finished.reason)?;
+    let content = [part(&text)];
+    Ok(json(&head.body(State {
+        status,
+        output: &[head.item(status, &content)],
+        usage: Some(&finished.usage),
+    })))
 }
 
 #[derive(Serialize)]

@@ -28,12 +28,8 @@ pub(crate) async fn create(
         let mut request = parse_chat(&body)?;
         app.check_model(request.model.as_deref())?;
         request.generate.class = caller.class(app, &request.standing)?;
-        let now = (app.options.clock)();
-        let prepared = app.llm.prepare(&request.generate, app.draw(), now);
-        Ok((
-            request,
-            prepared.map_err(|error| ApiError::from_llm(error, INPUT))?,
-        ))
+        let prepared = app.prompt(&request.generate, INPUT)?;
+        Ok((request, prepared))
     };
     let (request, prepared) = app.prepare(prepare).await?;
     let prepared = [prepared];

@@ -74,9 +74,7 @@ async fn prepare(
         let mut request = parse_messages(&body, purpose)?;
         app.check_model(request.model.as_deref())?;
         request.generate.class = caller.class(app, &request.standing)?;
-        let now = (app.options.clock)();
-        let prepared = app.llm.prepare(&request.generate, app.draw(), now);
-        let prepared = prepared.map_err(|error| ApiError::from_llm(error, INPUT))?;
+        let prepared = app.prompt(&request.generate, INPUT)?;
         Ok((request, prepared))
     };
     app.prepare(prepare).await

@@ -29,9 +29,7 @@ pub(crate) async fn create(
         let mut request = parse_responses(&body)?;
         app.check_model(request.model.as_deref())?;
         request.generate.class = caller.class(app, &request.standing)?;
-        let now = (app.options.clock)();
-        let prepared = app.llm.prepare(&request.generate, app.draw(), now);
-        let prepared = prepared.map_err(|error| ApiError::from_llm(error, INPUT))?;
+        let prepared = app.prompt(&request.generate, INPUT)?;
         Ok((request, prepared))
     };
     let (request, prepared) = app.prepare(prepare).await?;
