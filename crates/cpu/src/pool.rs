@@ -343,6 +343,11 @@ impl<'a, T> Disjoint<'a, T> {
         self.len == 0
     }
 
+    /// Where the slice begins: for kernels that write rows apart from each other, under the promise of [`Disjoint::range`].
+    pub(crate) fn start(&self) -> *mut T {
+        self.start
+    }
+
     /// One range, writable.
     ///
     /// # Safety

@@ -16,7 +16,7 @@ use crate::detect::{CpuFeatures, Tier};
 
 mod tiles;
 
-pub use tiles::{TileBook, TileCall, TileCodes, TileKernels, TileSink};
+pub use tiles::{TileBook, TileCall, TileCodes, TileKernels, TileOutput, TileStore};
 
 /// One panel of integer weights times one block of int8 activations.
 #[derive(Debug)]
@@ -306,7 +306,7 @@ static AVX512: Kernels = Kernels {
     },
     // SAFETY: detected, see `for_tier`.
     quantise_rows: |head, spans, x, cols| unsafe {
-        avx512::portable::quantise_rows(head, spans, x, cols)
+        avx512::quantise_rows::quantise_rows(head, spans, x, cols)
     },
     // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
@@ -358,14 +358,16 @@ static AMX_TILES: TileKernels = TileKernels {
     rows_min: amx::ROWS_MIN,
     // SAFETY: detected, see `for_tier`.
     pack_tiles: |block, x, cols| unsafe { amx::portable::pack_tiles(block, x, cols) },
-    // SAFETY: detected, see `for_tier`.
-    linear_i8: |call, codes, sink| unsafe { amx::integer::linear_i8(call, codes, sink) },
-    // SAFETY: detected, see `for_tier`.
-    linear_rows: |call, heads, sink| unsafe { amx::row_scaled::linear_rows(call, heads, sink) },
-    // SAFETY: detected, see `for_tier`.
-    linear_codebook: |call, book, sink| unsafe { amx::codebook::linear_codebook(call, book, sink) },
-    // SAFETY: detected, see `for_tier`.
-    linear_bf16: |call, sink| unsafe { amx::float::linear_bf16(call, sink) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    linear_i8: |call, codes, output| unsafe { amx::integer::linear_i8(call, codes, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    linear_rows: |call, heads, output| unsafe { amx::row_scaled::linear_rows(call, heads, output) },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    linear_codebook: |call, book, output| unsafe {
+        amx::codebook::linear_codebook(call, book, output)
+    },
+    // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
+    linear_bf16: |call, output| unsafe { amx::float::linear_bf16(call, output) },
 };
 
 /// Tiles do the products of bytes and of bf16; the rest is as in AVX-512.

@@ -96,7 +96,7 @@ impl Job<'_> {
         blocks: &Range<usize>,
         results: &mut Results,
     ) {
-        let blocks = &self.compute_tiles(part, &panels, blocks, results);
+        let blocks = &self.compute_tiles(part, &panels, blocks);
         for first in panels.clone().step_by(PANELS_PER_PASS) {
             let pass = first..panels.end.min(first + PANELS_PER_PASS);
             for block in blocks.clone() {

@@ -11,10 +11,9 @@ use ucuz_tensor::weight::Part;
 
 use super::linear::Output;
 use super::packing::Blocks;
-use super::product::{Job, Results, add_bias, bias_of};
-use crate::activations::{BLOCK_ROWS, Tile};
-use crate::arch::store::{Place, Store, StoreCall};
-use crate::table::{GatedKernel, Levels, TileBook, TileCall, TileCodes, TileKernels, TileSink};
+use super::product::Job;
+use crate::activations::BLOCK_ROWS;
+use crate::table::{Levels, TileBook, TileCall, TileCodes, TileKernels, TileOutput, TileStore};
 
 /// Panels and blocks of one call.
 type Area<'a> = (&'a Range<usize>, &'a Range<usize>);
@@ -26,7 +25,6 @@ impl Job<'_> {
         part: &Part,
         panels: &Range<usize>,
         blocks: &Range<usize>,
-        results: &mut Results,
     ) -> Range<usize> {
         let Some(unit) = self.unit.filter(|_| !panels.is_empty()) else {
             return blocks.clone();
@@ -36,19 +34,14 @@ impl Job<'_> {
             return blocks.clone();
         }
         let area = (panels, &own);
-        let place = |panel: usize, block: usize| (panels.start + panel, own.start + block);
         let store = match self.output {
-            Output::Add => Store::Add,
-            Output::Replace | Output::Gated(_) => Store::Replace,
+            Output::Add => TileStore::Add,
+            Output::Replace | Output::Gated(_) => TileStore::Replace,
         };
-        self.products(unit, part, area, &mut |panel, block, tile| {
-            self.store(part, place(panel, block), tile, store);
-        });
+        self.products(unit, part, area, self.output_of(part, part, area, store));
         if let (Output::Gated(kernel), Some(up)) = (self.output, self.up) {
-            self.products(unit, up, area, &mut |panel, block, tile| {
-                results.up = *tile;
-                self.gate(part, up, (place(panel, block), kernel), results);
-            });
+            let store = TileStore::Gate(kernel);
+            self.products(unit, up, area, self.output_of(part, up, area, store));
         }
         own.end..blocks.end
     }
@@ -67,37 +60,57 @@ impl Job<'_> {
         }
     }
 
+    /// Where an area's products with `part` go: to the columns of `place`.
+    fn output_of<'a>(
+        &'a self,
+        place: &Part,
+        part: &'a Part,
+        (panels, blocks): Area<'_>,
+        store: TileStore,
+    ) -> TileOutput<'a> {
+        let lane = panels.start * PANEL_ROWS;
+        let row = blocks.start * BLOCK_ROWS;
+        TileOutput {
+            dst: &self.dst,
+            start: row * self.dst_cols + place.first_row + lane,
+            stride: self.dst_cols,
+            rows: self.rows.min(blocks.end * BLOCK_ROWS) - row,
+            lanes: part.layout.rows.min(panels.end * PANEL_ROWS) - lane,
+            bias: part.bias.as_ref().map(|bias| &bias[lane..]),
+            store,
+        }
+    }
+
     /// Products of a part over an area.
-    fn products(&self, unit: &TileKernels, part: &Part, area: Area<'_>, sink: &mut TileSink<'_>) {
-        match (
-            &self.blocks,
-            part.layout.kind,
-            part.layout.format.info().coding,
-        ) {
-            (Blocks::Codes(groups, planes), PanelKind::Coded(coded), _) => {
-                let codes = TileCodes {
-                    coded,
-                    planes: *planes,
-                };
-                (unit.linear_i8)(&self.call(part, area, groups), codes, sink);
+    fn products(&self, unit: &TileKernels, part: &Part, area: Area<'_>, output: TileOutput<'_>) {
+        let coding = part.layout.format.info().coding;
+        // SAFETY: a (panel, block) pair belongs to one task, and pairs do not share destinations.
+        unsafe {
+            match (&self.blocks, part.layout.kind, coding) {
+                (Blocks::Codes(groups, planes), PanelKind::Coded(coded), _) => {
+                    let planes = *planes;
+                    let codes = TileCodes { coded, planes };
+                    (unit.linear_i8)(&self.call(part, area, groups), codes, &output);
+                }
+                (Blocks::Rows(heads, spans), ..) => {
+                    let heads = &heads[area.1.clone()];
+                    (unit.linear_rows)(&self.call(part, area, spans), heads, &output);
+                }
+                (
+                    Blocks::Tiles(groups),
+                    PanelKind::Coded(coded),
+                    Coding::Codebook { levels, .. },
+                ) => {
+                    let levels: &Levels = &levels.map(f32::from);
+                    let book = TileBook { coded, levels };
+                    (unit.linear_codebook)(&self.call(part, area, groups), &book, &output);
+                }
+                (Blocks::Tiles(groups), ..) => {
+                    (unit.linear_bf16)(&self.call(part, area, groups), &output);
+                }
+                // Numbers that are not rounded to bf16 have no tile kernel, and no blocks here.
+                (Blocks::Codes(..) | Blocks::Floats(_), ..) => {}
             }
-            (Blocks::Rows(heads, spans), ..) => {
-                let heads = &heads[area.1.clone()];
-                (unit.linear_rows)(&self.call(part, area, spans), heads, sink);
-            }
-            (Blocks::Tiles(groups), PanelKind::Coded(coded), Coding::Codebook { levels, .. }) => {
-                let levels: Levels = levels.map(f32::from);
-                let book = TileBook {
-                    coded,
-                    levels: &levels,
-                };
-                (unit.linear_codebook)(&self.call(part, area, groups), &book, sink);
-            }
-            (Blocks::Tiles(groups), ..) => {
-                (unit.linear_bf16)(&self.call(part, area, groups), sink);
-            }
-            // Numbers that are not rounded to bf16 have no tile kernel, and no blocks here.
-            (Blocks::Codes(..) | Blocks::Floats(_), ..) => {}
         }
     }
 
@@ -115,53 +128,6 @@ impl Job<'_> {
             panel_bytes,
             x: &x[blocks.start * block_len..blocks.end * block_len],
             block_len,
-        }
-    }
-
-    /// Stores one product with the biases of `part`.
-    fn store(&self, part: &Part, (panel, block): (usize, usize), tile: &Tile, store: Store) {
-        let call = StoreCall {
-            tile: &tile[..self.block_rows(block).len()],
-            bias: bias_of(part, panel * PANEL_ROWS),
-            store,
-            dst: &self.dst,
-            place: self.place(part, (panel, block)),
-        };
-        // SAFETY: a (panel, block) pair belongs to one task, and pairs do not share destinations.
-        unsafe { (self.kernels.store_tile)(&call) };
-    }
-
-    /// Multiplies the gate's result, which waits in the destination, with the up projection's, `results.up`.
-    fn gate(
-        &self,
-        part: &Part,
-        up: &Part,
-        ((panel, block), kernel): ((usize, usize), GatedKernel),
-        results: &mut Results,
-    ) {
-        let rows = self.block_rows(block).len();
-        let place = self.place(part, (panel, block));
-        self.read(place, &mut results.own[..rows]);
-        add_bias(up, panel * PANEL_ROWS, &mut results.up[..rows]);
-        results.gate(kernel, rows);
-        let call = StoreCall {
-            tile: &results.gated[..rows],
-            bias: None,
-            store: Store::Replace,
-            dst: &self.dst,
-            place,
-        };
-        // SAFETY: as in `store`.
-        unsafe { (self.kernels.store_tile)(&call) };
-    }
-
-    /// Reads whole panels' results back.
-    fn read(&self, place: Place, tile: &mut [[f32; PANEL_ROWS]]) {
-        for (row, sums) in tile.iter_mut().enumerate() {
-            let start = place.start + row * place.stride;
-            // SAFETY: as in `store`.
-            let from = unsafe { self.dst.range(start..start + place.lanes) };
-            sums[..place.lanes].copy_from_slice(from);
         }
     }
 }

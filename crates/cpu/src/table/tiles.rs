@@ -2,8 +2,9 @@
 
 use ucuz_tensor::layout::CodedPanel;
 
-use super::Levels;
-use crate::activations::{Bf16Group, I8Group, RowHead, RowSpan, Tile};
+use super::{GatedKernel, Levels};
+use crate::activations::{Bf16Group, I8Group, RowHead, RowSpan};
+use crate::pool::Disjoint;
 
 /// Consecutive panels of one part times consecutive blocks of 16 activation rows.
 #[derive(Debug)]
@@ -59,10 +60,39 @@ pub struct TileBook<'a> {
     pub levels: &'a Levels,
 }
 
-/// Takes each finished product once: `(panel, block, sums)`, counted from the call's first; rows past the last are garbage.
-pub type TileSink<'a> = dyn FnMut(usize, usize, &Tile) + 'a;
+/// What happens to the old value.
+#[derive(Debug, Clone, Copy)]
+pub enum TileStore {
+    /// `dst = sum + bias`.
+    Replace,
+    /// `dst = (sum + bias) + dst`.
+    Add,
+    /// `dst = activation(dst) · (sum + bias)`: the gate's results wait in the destination.
+    Gate(GatedKernel),
+}
+
+/// Where the products of a [`TileCall`] go.
+#[derive(Debug)]
+pub struct TileOutput<'a> {
+    /// Destination.
+    pub dst: &'a Disjoint<'a, f32>,
+    /// Index of the number that the call's first activation row and first weight row meet in.
+    pub start: usize,
+    /// Numbers from row to row.
+    pub stride: usize,
+    /// Activation rows that count, of all blocks.
+    pub rows: usize,
+    /// Weight rows that count, of all panels.
+    pub lanes: usize,
+    /// Biases of these, if there are any.
+    pub bias: Option<&'a [f32]>,
+    /// What happens to the old values.
+    pub store: TileStore,
+}
 
 /// Products of a tile unit, which wants many panels and rows at once. The bits are those of the kernels beside it.
+///
+/// Products are unsafe because the destination must belong to the calling task, see [`Disjoint::range`].
 #[derive(Debug)]
 pub struct TileKernels {
     /// Fewest rows of a block of 16 that make it worth while.
@@ -70,11 +100,11 @@ pub struct TileKernels {
     /// [`crate::activations::pack_tiles`].
     pub pack_tiles: fn(&mut [Bf16Group], &[f32], cols: usize),
     /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
-    pub linear_i8: fn(&TileCall<'_, I8Group>, TileCodes, &mut TileSink<'_>),
+    pub linear_i8: unsafe fn(&TileCall<'_, I8Group>, TileCodes, &TileOutput<'_>),
     /// Row-scaled weights, `Arithmetic::I8Row`; one head a block.
-    pub linear_rows: fn(&TileCall<'_, RowSpan>, &[RowHead], &mut TileSink<'_>),
+    pub linear_rows: unsafe fn(&TileCall<'_, RowSpan>, &[RowHead], &TileOutput<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
-    pub linear_codebook: fn(&TileCall<'_, Bf16Group>, &TileBook<'_>, &mut TileSink<'_>),
+    pub linear_codebook: unsafe fn(&TileCall<'_, Bf16Group>, &TileBook<'_>, &TileOutput<'_>),
     /// bf16 weights, `Arithmetic::Bf16`.
-    pub linear_bf16: fn(&TileCall<'_, Bf16Group>, &mut TileSink<'_>),
+    pub linear_bf16: unsafe fn(&TileCall<'_, Bf16Group>, &TileOutput<'_>),
 }

@@ -23,7 +23,9 @@ use super::ROWS_MIN;
 use super::unit::{TileConfig, TileShape, Tiles, WHOLE};
 use crate::activations::Bf16Group;
 use crate::arch::avx512;
-use crate::arch::generic::attention::{SPAN_BLOCKS, SPAN_TOKENS, SpanInput, SpanOutput, TILE_ROWS};
+use crate::arch::generic::attention::{
+    SPAN_BLOCKS, SPAN_TOKENS, SpanInput, SpanOutput, SpanRow, TILE_ROWS,
+};
 
 /// Rows of one product.
 const ROWS: usize = 16;
@@ -87,20 +89,24 @@ pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
     );
     // SAFETY: the caller's promise; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
-    match row_tiles {
-        1 => span::<1>(&tiles, input, &blocks, output),
-        _ => span::<2>(&tiles, input, &blocks, output),
+    match (row_tiles, input.head_dim.div_ceil(DEPTH)) {
+        (1, ..=2) => span::<1, 2>(&tiles, input, &blocks, output),
+        (1, ..=4) => span::<1, 4>(&tiles, input, &blocks, output),
+        (1, _) => span::<1, SPANS_MAX>(&tiles, input, &blocks, output),
+        (_, ..=2) => span::<2, 2>(&tiles, input, &blocks, output),
+        (_, ..=4) => span::<2, 4>(&tiles, input, &blocks, output),
+        _ => span::<2, SPANS_MAX>(&tiles, input, &blocks, output),
     }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
-fn span<const T: usize>(
+fn span<const T: usize, const SPANS: usize>(
     tiles: &Tiles,
     input: &SpanInput<'_>,
     blocks: &Range<usize>,
     output: &mut SpanOutput<'_>,
 ) {
-    let mut queries = [[ZERO; SPANS_MAX]; T];
+    let mut queries = [[ZERO; SPANS]; T];
     pack_queries(&mut queries, input);
     for block in blocks.clone() {
         let (keys, _) = input.cache.block(input.span * SPAN_BLOCKS + block);
@@ -108,16 +114,23 @@ fn span<const T: usize>(
             scores(tiles, &queries, keys, 2 * block + half, output);
         }
     }
-    let mut weights = [[ZERO; SPAN_BLOCKS]; T];
     for row in 0..input.visible.len() {
         avx512::attention::weigh(input, blocks.clone(), row, output);
-        for block in blocks.clone() {
-            let vectors = [0, 1].map(|half| &output.scores[row][2 * block + half]);
-            weights[row / ROWS][block].rows[row % ROWS] = bf16_of(vectors);
-        }
+        to_bf16(&mut output.scores[row], blocks.clone());
     }
-    sums(tiles, &weights, input, blocks, output);
-    weight_sums(tiles, &weights, blocks, output);
+    sums::<T>(tiles, input, blocks, output);
+    weight_sums::<T>(tiles, blocks, output);
+}
+
+/// Makes bf16 of a row's weights, in place: those of a block are then 64 bytes, the ones of its first half before.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn to_bf16(row: &mut SpanRow, blocks: Range<usize>) {
+    for block in blocks {
+        let weights = bf16_of([&row[2 * block], &row[2 * block + 1]]);
+        // Block by block, this overwrites only what has been read.
+        bytemuck::cast_slice_mut(&mut row[block])[..DEPTH].copy_from_slice(&weights);
+    }
 }
 
 /// Whether some row sees a block in part that holds a value which is not finite.
@@ -154,7 +167,10 @@ fn all_finite(words: &[u32]) -> bool {
 
 /// Queries, bf16 numbers already, as first operands; rows past the last stay zero.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn pack_queries<const T: usize>(queries: &mut [[Bf16Group; SPANS_MAX]; T], input: &SpanInput<'_>) {
+fn pack_queries<const T: usize, const SPANS: usize>(
+    queries: &mut [[Bf16Group; SPANS]; T],
+    input: &SpanInput<'_>,
+) {
     let vectors = input.head_dim / 16;
     let rows = input.q.chunks_exact(vectors).take(input.visible.len());
     for (row, q) in rows.enumerate() {
@@ -183,9 +199,9 @@ fn bf16_of(numbers: [&[f32; 16]; 2]) -> [u16; DEPTH] {
 
 /// Dots of all rows with 16 keys, into vector `vector` of their scores.
 #[target_feature(enable = "avx512f")]
-fn scores<const T: usize>(
+fn scores<const T: usize, const SPANS: usize>(
     tiles: &Tiles,
-    queries: &[[Bf16Group; SPANS_MAX]; T],
+    queries: &[[Bf16Group; SPANS]; T],
     keys: &[u32],
     vector: usize,
     output: &mut SpanOutput<'_>,
@@ -227,7 +243,6 @@ fn scores<const T: usize>(
 #[target_feature(enable = "avx512f")]
 fn sums<const T: usize>(
     tiles: &Tiles,
-    weights: &[[Bf16Group; SPAN_BLOCKS]; T],
     input: &SpanInput<'_>,
     blocks: &Range<usize>,
     output: &mut SpanOutput<'_>,
@@ -241,7 +256,7 @@ fn sums<const T: usize>(
             let values = &values.as_chunks::<TILE_WORDS>().0[dims];
             // SAFETY: 16 rows of 64 bytes.
             unsafe { tiles.load::<B>(values.as_ptr().cast(), 64) };
-            add_block(tiles, weights, block);
+            add_block::<T>(tiles, output.scores, block);
         }
         let row_bytes = groups * 64;
         // SAFETY: the 16 rows of each row tile lie one head apart, which `attention_span` asserted.
@@ -257,12 +272,7 @@ fn sums<const T: usize>(
 
 /// Sums of the weights themselves: the values are ones.
 #[target_feature(enable = "avx512f")]
-fn weight_sums<const T: usize>(
-    tiles: &Tiles,
-    weights: &[[Bf16Group; SPAN_BLOCKS]; T],
-    blocks: &Range<usize>,
-    output: &mut SpanOutput<'_>,
-) {
+fn weight_sums<const T: usize>(tiles: &Tiles, blocks: &Range<usize>, output: &mut SpanOutput<'_>) {
     let mut sums = [[[0.0f32; 16]; ROWS]; ROW_TILES];
     tiles.zero::<C0>();
     tiles.zero::<C1>();
@@ -270,7 +280,7 @@ fn weight_sums<const T: usize>(
     unsafe {
         tiles.load::<B>(ONES.rows.as_ptr().cast(), 64);
         for block in blocks.clone() {
-            add_block(tiles, weights, block);
+            add_block::<T>(tiles, output.scores, block);
         }
         tiles.store::<C0>(sums[0].as_mut_ptr().cast(), 64);
         tiles.store::<C1>(sums[1].as_mut_ptr().cast(), 64);
@@ -282,13 +292,16 @@ fn weight_sums<const T: usize>(
 
 /// Adds the weights of one block times what is in `B`.
 #[inline(always)]
-fn add_block<const T: usize>(tiles: &Tiles, weights: &[[Bf16Group; SPAN_BLOCKS]; T], block: usize) {
-    // SAFETY: weights are 16 rows of 64 bytes.
+fn add_block<const T: usize>(tiles: &Tiles, weights: &[SpanRow], block: usize) {
+    let stride = size_of::<SpanRow>();
+    // SAFETY: weights of a block are 64 bytes of each of 16 rows, which `attention_span` asserted; those of rows past the
+    // last are numbers of no meaning, which reach no other row.
     unsafe {
-        tiles.load::<A0>(weights[0][block].rows.as_ptr().cast(), 64);
+        let from = weights.as_ptr().cast::<u8>().add(block * 64);
+        tiles.load::<A0>(from, stride);
         tiles.dot_bf16::<C0, A0, B>();
         if T == 2 {
-            tiles.load::<A1>(weights[1][block].rows.as_ptr().cast(), 64);
+            tiles.load::<A1>(from.add(ROWS * stride), stride);
             tiles.dot_bf16::<C1, A1, B>();
         }
     }

@@ -13,7 +13,7 @@ use super::grouped::{Dots, Steps, products};
 use super::unit::{TileConfig, Tiles, WHOLE};
 use crate::activations::Bf16Group;
 use crate::arch::generic::codebook::{GroupCodes, group};
-use crate::table::{TileBook, TileCall, TileSink};
+use crate::table::{TileBook, TileCall, TileOutput};
 
 const C: u8 = 0;
 const A: u8 = 1;
@@ -30,11 +30,14 @@ struct Weights {
 }
 
 /// Products of all panels with all blocks of `call`.
+///
+/// # Safety
+/// The destination belongs to the calling task.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub fn linear_codebook(
+pub unsafe fn linear_codebook(
     call: &TileCall<'_, Bf16Group>,
     book: &TileBook<'_>,
-    sink: &mut TileSink<'_>,
+    output: &TileOutput<'_>,
 ) {
     // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
@@ -49,7 +52,7 @@ pub fn linear_codebook(
                 scale: unsafe { _mm512_loadu_ps(scales.as_ptr()) },
             }
         },
-        issue: |w: &Weights, x: &[Bf16Group], dots: &mut Dots| {
+        issue: |w: &Weights, x: &[Bf16Group], dots: &mut Dots<1>| {
             // SAFETY: each is 16 rows of 64 bytes.
             unsafe {
                 tiles.zero::<C>();
@@ -59,11 +62,12 @@ pub fn linear_codebook(
                 tiles.store::<C>(dots.part_mut(0), 64);
             }
         },
-        finish: |acc, w: &Weights, _: &[Bf16Group], dots: &Dots, row: usize| {
+        finish: |acc, w: &Weights, _: &[Bf16Group], dots: &Dots<1>, row: usize| {
             _mm512_fmadd_ps(dots.floats(row), w.scale, acc)
         },
     };
-    products(call, 1, &steps, sink);
+    // SAFETY: the caller's promise.
+    unsafe { products::<1, 1, _, _, _, _, _>(call, &steps, output) };
 }
 
 /// Looks up a group's codes; the upper half of a small integer's f32 bits is that number in bf16.

@@ -13,13 +13,13 @@
 
 use core::arch::x86_64::*;
 
-use super::grouped::{Dots, Steps, products};
+use super::grouped::{Dots, Steps, Sums, hand_out, products};
 use super::unit::{TileConfig, TileShape, Tiles, WHOLE};
-use crate::activations::{I8Group, Tile};
+use crate::activations::I8Group;
 use crate::arch::avx512::integer::{Cursor, Scales, scale_and_add, undone};
 use crate::arch::generic;
 use crate::arch::shape::{Shape, with_shape};
-use crate::table::{CodedCall, TileCall, TileCodes, TileSink};
+use crate::table::{CodedCall, TileCall, TileCodes, TileOutput};
 
 /// Register of sums.
 const C: u8 = 0;
@@ -28,7 +28,8 @@ const A: u8 = 1;
 const B: u8 = 2;
 /// Registers of operands that hold half a group's 16 columns.
 const A_HALF: u8 = 3;
-const B_HALF: u8 = 4;
+const B_LOW: u8 = 4;
+const B_HIGH: u8 = 5;
 
 const CONFIG: TileConfig = {
     /// Sixteen activation rows of so many columns.
@@ -45,7 +46,7 @@ const CONFIG: TileConfig = {
             row_bytes: 64,
         }
     }
-    TileConfig::new([WHOLE, a(32), b(32), a(16), b(16), WHOLE, WHOLE, WHOLE])
+    TileConfig::new([WHOLE, a(32), b(32), a(16), b(16), b(16), WHOLE, WHOLE])
 };
 
 /// A group of one panel, unpacked.
@@ -58,50 +59,75 @@ struct Weights {
 }
 
 /// Products of all panels with all blocks of `call`.
+///
+/// # Safety
+/// The destination belongs to the calling task.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub fn linear_i8(call: &TileCall<'_, I8Group>, codes: TileCodes, sink: &mut TileSink<'_>) {
+pub unsafe fn linear_i8(call: &TileCall<'_, I8Group>, codes: TileCodes, output: &TileOutput<'_>) {
     let groups = call.block_len / codes.planes;
     assert!(
         call.panel_bytes >= codes.coded.panel_bytes(groups),
         "whole panels"
     );
-    with_shape!(
-        codes.coded,
-        S => linear::<S>(call, codes, sink),
-        plain(call, codes, sink)
-    );
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_shape!(
+            codes.coded,
+            S => match (S::SUBS == 2, codes.planes) {
+                (false, 1) => linear::<S, 1, 1>(call, codes, output),
+                (false, _) => linear::<S, 2, 2>(call, codes, output),
+                (true, 1) => linear::<S, 1, 2>(call, codes, output),
+                (true, _) => linear::<S, 2, 4>(call, codes, output),
+            },
+            plain(call, codes, output)
+        );
+    }
 }
 
+/// # Safety
+/// As for [`linear_i8`].
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-fn linear<S: Shape>(call: &TileCall<'_, I8Group>, codes: TileCodes, sink: &mut TileSink<'_>) {
+unsafe fn linear<S: Shape, const PLANES: usize, const PARTS: usize>(
+    call: &TileCall<'_, I8Group>,
+    codes: TileCodes,
+    output: &TileOutput<'_>,
+) {
     // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
     let steps = Steps {
         unpack: |panel: &[u8], group: usize| unpack::<S>(&codes, panel, group),
-        issue: |w: &Weights, x: &[I8Group], dots: &mut Dots| issue::<S>(&tiles, w, x, dots),
-        finish: |acc, w: &Weights, x: &[I8Group], dots: &Dots, row: usize| {
-            let halves = whole_dots::<S>(dots, x.len(), row);
+        issue: |w: &Weights, x: &[I8Group], dots: &mut Dots<PARTS>| {
+            issue::<S, PARTS>(&tiles, w, x, dots);
+        },
+        finish: |acc, w: &Weights, x: &[I8Group], dots: &Dots<PARTS>, row: usize| {
+            let halves = whole_dots::<S, PARTS>(dots, x.len(), row);
             scale_and_add::<S>(acc, halves, &w.scales, &x[0], row)
         },
     };
-    products(call, codes.planes, &steps, sink);
+    // SAFETY: the caller's promise.
+    unsafe { products::<PLANES, PARTS, _, _, _, _, _>(call, &steps, output) };
 }
 
 /// Shapes that no kernel is compiled for.
-fn plain(call: &TileCall<'_, I8Group>, codes: TileCodes, sink: &mut TileSink<'_>) {
+///
+/// # Safety
+/// As for [`linear_i8`].
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
+unsafe fn plain(call: &TileCall<'_, I8Group>, codes: TileCodes, output: &TileOutput<'_>) {
     for panel in 0..call.num_panels() {
         for block in 0..call.num_blocks() {
-            let mut tile: Tile = [[0.0; 16]; 16];
+            let mut sums = Sums::ZERO;
             let call = CodedCall {
                 panel: call.panel(panel),
                 coded: codes.coded,
                 groups: call.block(block),
                 planes: codes.planes,
-                rows: tile.len(),
+                rows: sums.0.len(),
                 ahead: 0,
             };
-            generic::integer::linear_i8(&mut tile, &call);
-            sink(panel, block, &tile);
+            generic::integer::linear_i8(&mut sums.0, &call);
+            // SAFETY: the caller's promise.
+            unsafe { hand_out(output, panel, block, &sums) };
         }
     }
 }
@@ -133,25 +159,36 @@ const fn parts<S: Shape>() -> usize {
 /// The dots of one group or of its halves, plane by plane.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn issue<S: Shape>(tiles: &Tiles, w: &Weights, planes: &[I8Group], dots: &mut Dots) {
+fn issue<S: Shape, const PARTS: usize>(
+    tiles: &Tiles,
+    w: &Weights,
+    planes: &[I8Group],
+    dots: &mut Dots<PARTS>,
+) {
     let weights = w.codes.as_ptr();
-    for (plane, x) in planes.iter().enumerate() {
-        let codes = x.codes.as_ptr().cast::<u8>();
-        // SAFETY: activations are 16 rows of 32 bytes, weights 8 rows of 64, of which the half shapes take 16 and 4; each
-        // part of `dots` is 16 rows of 64 bytes.
-        unsafe {
+    // SAFETY: activations are 16 rows of 32 bytes, weights 8 rows of 64, of which the half shapes take 16 and 4; each part of
+    // `dots` is 16 rows of 64 bytes.
+    unsafe {
+        if S::SUBS == 2 {
+            tiles.load::<B_LOW>(weights.cast(), 64);
+            tiles.load::<B_HIGH>(weights.add(4).cast(), 64);
+        } else {
+            tiles.load::<B>(weights.cast(), 64);
+        }
+        for (plane, x) in planes.iter().enumerate() {
+            let codes = x.codes.as_ptr().cast::<u8>();
             if S::SUBS == 2 {
-                for half in 0..2 {
-                    tiles.zero::<C>();
-                    tiles.load::<A_HALF>(codes.add(16 * half), 32);
-                    tiles.load::<B_HALF>(weights.add(4 * half).cast(), 64);
-                    tiles.dot_i8::<C, A_HALF, B_HALF>();
-                    tiles.store::<C>(dots.part_mut(parts::<S>() * plane + half), 64);
-                }
+                tiles.zero::<C>();
+                tiles.load::<A_HALF>(codes, 32);
+                tiles.dot_i8::<C, A_HALF, B_LOW>();
+                tiles.store::<C>(dots.part_mut(2 * plane), 64);
+                tiles.zero::<C>();
+                tiles.load::<A_HALF>(codes.add(16), 32);
+                tiles.dot_i8::<C, A_HALF, B_HIGH>();
+                tiles.store::<C>(dots.part_mut(2 * plane + 1), 64);
             } else {
                 tiles.zero::<C>();
                 tiles.load::<A>(codes, 32);
-                tiles.load::<B>(weights.cast(), 64);
                 tiles.dot_i8::<C, A, B>();
                 tiles.store::<C>(dots.part_mut(plane), 64);
             }
@@ -162,7 +199,11 @@ fn issue<S: Shape>(tiles: &Tiles, w: &Weights, planes: &[I8Group], dots: &mut Do
 /// A row's dots over all planes: `256 · first + second` where there are two.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn whole_dots<S: Shape>(dots: &Dots, planes: usize, row: usize) -> [__m512i; 2] {
+fn whole_dots<S: Shape, const PARTS: usize>(
+    dots: &Dots<PARTS>,
+    planes: usize,
+    row: usize,
+) -> [__m512i; 2] {
     let mut whole = [_mm512_setzero_si512(); 2];
     for (part, whole) in whole[..parts::<S>()].iter_mut().enumerate() {
         *whole = dots.integers(part, row);

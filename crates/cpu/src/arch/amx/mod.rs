@@ -14,6 +14,7 @@ pub mod float;
 mod grouped;
 pub mod integer;
 mod long;
+mod output;
 pub mod portable;
 pub mod row_scaled;
 pub mod state;

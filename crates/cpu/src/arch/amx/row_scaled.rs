@@ -4,13 +4,15 @@
 //! A product does 2,048 operations a cycle where the unit runs free (512 throttled), AVX-512 some 240. The epilogue of a
 //! panel and block, 16 vectors of four operations, takes some 40 cycles beside the 256 that 1,024 columns take in the unit.
 
+use core::arch::x86_64::*;
+
 use ucuz_tensor::layout::ROW_HEAD_BYTES;
 
-use super::long::{Dot, Sums, products};
+use super::long::{Dot, Finish, products};
 use super::unit::Tiles;
-use crate::activations::{RowHead, RowSpan, Tile};
+use crate::activations::{RowHead, RowSpan};
 use crate::arch::generic::row_scaled::split;
-use crate::table::{TileCall, TileSink};
+use crate::table::{TileCall, TileOutput};
 
 /// `tdpbsud`: signed activations times unsigned weights.
 struct SignedUnsigned;
@@ -23,26 +25,32 @@ impl Dot for SignedUnsigned {
 }
 
 /// Products of all panels with all blocks of `call`, one head a block.
+///
+/// # Safety
+/// The destination belongs to the calling task.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub fn linear_rows(call: &TileCall<'_, RowSpan>, heads: &[RowHead], sink: &mut TileSink<'_>) {
-    let mut finish = |panel: usize, block: usize, sums: &Sums| {
-        let (scales, _) = split(call.panel(panel));
-        sink(panel, block, &scaled(sums, &heads[block], &scales));
+pub unsafe fn linear_rows(
+    call: &TileCall<'_, RowSpan>,
+    heads: &[RowHead],
+    output: &TileOutput<'_>,
+) {
+    let finish = Finish {
+        scales: |panel: &[u8]| {
+            let (scales, _) = split(panel);
+            // SAFETY: sixteen floats.
+            unsafe { _mm512_loadu_ps(scales.as_ptr()) }
+        },
+        // The bias of stored codes undone, and both scales.
+        row: |sums, scales, block: usize, row: usize| {
+            let head = &heads[block];
+            let dots = _mm512_add_epi32(sums, _mm512_set1_epi32(head.minus_128_sums[row]));
+            let scale = _mm512_mul_ps(_mm512_set1_ps(head.scales[row]), scales);
+            _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scale)
+        },
     };
-    // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest.
-    unsafe { products::<SignedUnsigned, RowSpan>(call, ROW_HEAD_BYTES, &mut finish) };
-}
-
-/// The bias of stored codes undone, and both scales: loops that the compiler turns into vectors.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-fn scaled(sums: &Sums, head: &RowHead, scales: &[f32; 16]) -> Tile {
-    let mut tile = [[0.0; 16]; 16];
-    for (row, (to, sums)) in tile.iter_mut().zip(sums).enumerate() {
-        for ((to, sum), scale) in to.iter_mut().zip(sums).zip(scales) {
-            let dot = (*sum as i32).wrapping_add(head.minus_128_sums[row]);
-            *to = dot as f32 * (head.scales[row] * scale);
-        }
+    // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest; the caller's
+    // promise.
+    unsafe {
+        products::<SignedUnsigned, RowSpan, _, _>(call, ROW_HEAD_BYTES, &finish, output);
     }
-    tile
 }

@@ -9,5 +9,6 @@ pub mod integer;
 pub mod norm;
 pub mod portable;
 pub mod quantise;
+pub mod quantise_rows;
 pub mod rope;
 pub mod row_scaled;
