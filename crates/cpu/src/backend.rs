@@ -121,17 +121,11 @@ fn why_not_faster(tier: Tier, operands: Operands, features: &CpuFeatures) -> Str
         .filter(serves)
         .map(|other| match features.missing(other) {
             Some(missing) => format!("{other}: {missing}"),
-            None if other == Tier::Amx => {
-                "amx: never run on a processor that has it; --cpu-tier amx tries it".to_owned()
-            }
             None => format!("{other}: not asked for"),
         })
         .collect();
     if operands == Operands::Bf16 && tier == Tier::Avx512 && features.has("avx512bf16") {
         reasons.push("vdpbf16ps: another order of sums, not exact across tiers".to_owned());
-    }
-    if operands != Operands::Float32 && tier == Tier::Amx {
-        reasons.push("asked for; faster than avx512 by count, never measured".to_owned());
     }
     reasons.join("; ")
 }
@@ -157,9 +151,8 @@ fn linear_kernel(tier: Tier, format: &FormatInfo) -> &'static str {
         (Tier::Avx512, Coding::Integer { .. } | Coding::RowScaled) => "avx512 vnni",
         (Tier::Avx512, Coding::Codebook { .. }) => "avx512 permute, f32 fma",
         (Tier::Avx512, Coding::Float) => "avx512 f32",
-        (Tier::Amx, Coding::Integer { .. } | Coding::RowScaled) => {
-            "amx int8 tiles (under 8 rows avx512 vnni)"
-        }
+        (Tier::Amx, Coding::Integer { .. }) => "amx int8 tiles (under 24 rows avx512 vnni)",
+        (Tier::Amx, Coding::RowScaled) => "amx int8 tiles (under 8 rows avx512 vnni)",
         (Tier::Amx, Coding::Codebook { .. }) => "amx bf16 tiles (under 8 rows avx512)",
         (Tier::Amx, Coding::Float) if format.arithmetic == Arithmetic::F32 => "avx512 f32",
         (Tier::Amx, Coding::Float) => "amx bf16 tiles (under 8 rows avx512)",
@@ -284,17 +277,16 @@ mod tests {
         check(Tier::Avx512, Operands::Float32, &all, "");
         let lacks = "amx: this processor lacks amx-tile, amx-int8, amx-bf16";
         check(Tier::Avx512, Operands::Int8, &most, lacks);
-        let has = "amx: never run on a processor that has it; --cpu-tier amx tries it";
+        let has = "amx: not asked for";
         check(Tier::Avx512, Operands::Int8, &all, has);
         check(
             Tier::Avx512,
             Operands::Bf16,
             &all,
-            "amx: never run on a processor that has it; --cpu-tier amx tries it; vdpbf16ps: another order of sums, not exact across tiers",
+            "amx: not asked for; vdpbf16ps: another order of sums, not exact across tiers",
         );
         check(Tier::Amx, Operands::Float32, &all, "");
-        let counted = "asked for; faster than avx512 by count, never measured";
-        check(Tier::Amx, Operands::Int8, &all, counted);
+        check(Tier::Amx, Operands::Int8, &all, "");
         check(
             Tier::Avx2,
             Operands::Float32,

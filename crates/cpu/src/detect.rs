@@ -170,13 +170,11 @@ impl CpuFeatures {
             .collect()
     }
 
-    /// The fastest tier that runs here and whose kernels have run on such a processor. AMX waits for that: its bits are checked
-    /// by emulation only and its speed is counted, not measured, so it is used when it is asked for.
+    /// The fastest tier that runs here.
     pub fn best_tier(&self) -> Tier {
-        let proven = |tier: &Tier| *tier != Tier::Amx;
         self.tiers()
             .into_iter()
-            .rfind(proven)
+            .next_back()
             .unwrap_or(Tier::Generic)
     }
 }
@@ -420,8 +418,9 @@ mod tests {
         let needs = [&AVX2_NEEDS[..], &AVX512_NEEDS, &AMX_NEEDS].concat();
         let mut features = CpuFeatures::from_names(&needs);
         assert_eq!(features.tiers().pop(), Some(Tier::Amx));
-        assert_eq!(features.best_tier(), Tier::Avx512);
+        assert_eq!(features.best_tier(), Tier::Amx);
         features.tiles_refused = Some("the system says no");
+        assert_eq!(features.best_tier(), Tier::Avx512);
         assert_eq!(features.tiers().pop(), Some(Tier::Avx512));
         assert_eq!(
             features.missing(Tier::Amx).as_deref(),

@@ -356,6 +356,7 @@ static AMX: Kernels = Kernels {
 #[cfg(target_arch = "x86_64")]
 static AMX_TILES: TileKernels = TileKernels {
     rows_min: amx::ROWS_MIN,
+    coded_rows_min: amx::CODED_ROWS_MIN,
     // SAFETY: detected, see `for_tier`.
     pack_tiles: |block, x, cols| unsafe { amx::portable::pack_tiles(block, x, cols) },
     // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.

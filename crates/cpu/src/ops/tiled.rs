@@ -29,7 +29,7 @@ impl Job<'_> {
         let Some(unit) = self.unit.filter(|_| !panels.is_empty()) else {
             return blocks.clone();
         };
-        let own = self.blocks_of_the_unit(blocks, unit.rows_min);
+        let own = self.blocks_of_the_unit(blocks, unit);
         if own.is_empty() {
             return blocks.clone();
         }
@@ -46,17 +46,20 @@ impl Job<'_> {
         own.end..blocks.end
     }
 
-    /// The blocks of a range that the unit computes: of those that both it and vectors can read, the ones with at least
-    /// `rows_min` rows. Only the last may hold fewer.
-    fn blocks_of_the_unit(&self, blocks: &Range<usize>, rows_min: usize) -> Range<usize> {
+    /// The blocks of a range that the unit computes: of those that both it and vectors can read, the ones with rows enough.
+    /// Only the last may hold fewer.
+    fn blocks_of_the_unit(&self, blocks: &Range<usize>, unit: &TileKernels) -> Range<usize> {
+        let with_rows = |least: usize| {
+            let last_rows = self.rows.min(blocks.end * BLOCK_ROWS) % BLOCK_ROWS;
+            let short = (1..least).contains(&last_rows);
+            blocks.start..blocks.end - usize::from(short)
+        };
         match self.blocks {
             Blocks::Tiles(_) => blocks.clone(),
             Blocks::Floats(_) => 0..0,
-            Blocks::Codes(..) | Blocks::Rows(..) => {
-                let last_rows = self.rows.min(blocks.end * BLOCK_ROWS) % BLOCK_ROWS;
-                let short = (1..rows_min).contains(&last_rows);
-                blocks.start..blocks.end - usize::from(short)
-            }
+            Blocks::Codes(_, planes) if self.rows < unit.coded_rows_min[planes - 1] => 0..0,
+            Blocks::Codes(..) => with_rows(BLOCK_ROWS),
+            Blocks::Rows(..) => with_rows(unit.rows_min),
         }
     }
 

@@ -95,8 +95,11 @@ pub struct TileOutput<'a> {
 /// Products are unsafe because the destination must belong to the calling task, see [`Disjoint::range`].
 #[derive(Debug)]
 pub struct TileKernels {
-    /// Fewest rows of a block of 16 that make it worth while.
+    /// Fewest rows that make it worth while; of a block of 16 too, where sums stay in the unit.
     pub rows_min: usize,
+    /// Fewest rows that make it worth while for integer codes whose sums leave the unit once a group: with one code a number
+    /// and with two.
+    pub coded_rows_min: [usize; 2],
     /// [`crate::activations::pack_tiles`].
     pub pack_tiles: fn(&mut [Bf16Group], &[f32], cols: usize),
     /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.

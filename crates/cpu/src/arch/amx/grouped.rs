@@ -4,13 +4,13 @@
 //! for 2 panels, for up to 8 blocks of 16 rows:          sums wait in memory, [8][2][16 rows][16 lanes]
 //!   for up to 8 groups:                                 unpack both panels once: 14 KiB, used by all 8 blocks
 //!     for each block, for each panel:                   the block's 8 groups stay in the first-level cache for both panels
-//!       for each group:                                 sixteen rows of sums in sixteen registers
-//!         issue the tile products of three groups on; scale and add this group's
+//!       for each group:                                 tile products, stored
+//!       for each group:                                 sixteen rows of sums in sixteen registers: scale and add
 //! ```
-//! Sums go through memory because tile registers have no other way out: 16 stores and 16 loads a product. A vector that is
-//! loaded before the tile's store has reached the cache waits for it, and the loads behind it too: one group ahead, unit and
-//! vectors take turns (146 cycles for Q4_1 with two codes a number), three ahead they overlap (95; Sapphire Rapids, one
-//! thread). The products of the next block or panel are under way before this one ends.
+//! Sums go through memory because tile registers have no other way out: 16 stores and 16 loads a product. Measured on Sapphire
+//! Rapids: a product, its two loads and its store take some 36 cycles, its rows of Q4_1 some 50, and one after the other with
+//! one `tilezero` among them takes as long as both. So nothing is gained by mixing them group by group, and where another
+//! thread of the core is at work, mixing loses: all products of a chunk come first.
 
 use core::arch::x86_64::*;
 
@@ -25,11 +25,6 @@ const CHUNK_GROUPS: usize = 8;
 const PASS_PANELS: usize = 2;
 /// Blocks that share one unpacking of the weights.
 const PASS_BLOCKS: usize = 8;
-/// Groups between the products of a group and its scales.
-const AHEAD: usize = 3;
-/// Places for sums on their way.
-const RING: usize = AHEAD + 1;
-
 /// Sums of one group as they leave the unit, `[part][activation row][weight row]`, i32 or f32: a part for each plane of the
 /// activations, or for each half of each plane.
 #[derive(Debug, Clone, Copy)]
@@ -89,45 +84,6 @@ struct Chunk<'a, W, X, const PLANES: usize> {
     x: &'a [&'a [[X; PLANES]]],
 }
 
-/// Where a product of a chunk stands: groups first, then panels, then blocks.
-#[derive(Clone, Copy, Default)]
-struct Item {
-    block: usize,
-    panel: usize,
-    group: usize,
-}
-
-impl<W, X, const PLANES: usize> Chunk<'_, W, X, PLANES> {
-    /// The operands of an item; `None` past the last.
-    #[inline(always)]
-    fn operands(&self, item: Item) -> Option<(&W, &[X; PLANES])> {
-        let x = self.x.get(item.block)?;
-        Some((&self.weights[item.panel][item.group], &x[item.group]))
-    }
-
-    /// The item that follows.
-    #[inline(always)]
-    fn next(&self, item: Item) -> Item {
-        let Item {
-            block,
-            panel,
-            group,
-        } = item;
-        if group + 1 < self.x[0].len() {
-            return Item {
-                group: group + 1,
-                ..item
-            };
-        }
-        let last = panel + 1 == self.panels;
-        Item {
-            block: block + usize::from(last),
-            panel: if last { 0 } else { panel + 1 },
-            group: 0,
-        }
-    }
-}
-
 /// All products of `call`, `PLANES` entries of activations a group, `PARTS` of sums; the unit is configured for `steps`.
 ///
 /// # Safety
@@ -150,7 +106,7 @@ pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I
     let first = (steps.unpack)(call.panel(0), 0);
     let mut weights = [[first; CHUNK_GROUPS]; PASS_PANELS];
     let mut sums = [[Sums::ZERO; PASS_PANELS]; PASS_BLOCKS];
-    let mut ring = [Dots::<PARTS>::ZERO; RING];
+    let mut dots = [Dots::<PARTS>::ZERO; CHUNK_GROUPS];
     let chunk_groups = groups.div_ceil(groups.div_ceil(CHUNK_GROUPS));
     for first_panel in (0..panels).step_by(PASS_PANELS) {
         let panels = first_panel..panels.min(first_panel + PASS_PANELS);
@@ -173,7 +129,7 @@ pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I
                     panels: panels.len(),
                     x: &x[..blocks.len()],
                 };
-                add_chunk(&mut sums, &mut ring, &chunk, steps);
+                add_chunk(&mut sums, &mut dots, &chunk, steps);
             }
             for (block, sums) in blocks.zip(&sums) {
                 for (panel, sums) in panels.clone().zip(sums) {
@@ -189,36 +145,25 @@ pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
 fn add_chunk<const PLANES: usize, const PARTS: usize, W, X, U, I, F>(
     sums: &mut [[Sums; PASS_PANELS]; PASS_BLOCKS],
-    ring: &mut [Dots<PARTS>; RING],
+    dots: &mut [Dots<PARTS>; CHUNK_GROUPS],
     chunk: &Chunk<'_, W, X, PLANES>,
     steps: &Steps<U, I, F>,
 ) where
     I: Fn(&W, &[X], &mut Dots<PARTS>),
     F: Fn(__m512, &W, &[X], &Dots<PARTS>, usize) -> __m512,
 {
-    let mut ahead = Item::default();
-    let mut issue = |ring: &mut [Dots<PARTS>; RING], place: usize| {
-        if let Some((weights, x)) = chunk.operands(ahead) {
-            (steps.issue)(weights, x, &mut ring[place % RING]);
-            ahead = chunk.next(ahead);
-        }
-    };
-    for place in 0..AHEAD {
-        issue(ring, place);
-    }
-    let mut place = 0;
     for (x, sums) in chunk.x.iter().zip(sums) {
         for (weights, sums) in chunk.weights[..chunk.panels].iter().zip(sums) {
+            for ((weights, x), dots) in weights.iter().zip(*x).zip(&mut *dots) {
+                (steps.issue)(weights, x, dots);
+            }
             let mut acc = [_mm512_setzero_ps(); 16];
             for (acc, row) in acc.iter_mut().zip(&sums.0) {
                 // SAFETY: a row of sums is 64 readable bytes.
                 *acc = unsafe { _mm512_load_ps(row.as_ptr()) };
             }
-            for (weights, x) in weights.iter().zip(*x) {
-                issue(ring, place + AHEAD);
-                let dots = &ring[place % RING];
+            for ((weights, x), dots) in weights.iter().zip(*x).zip(&*dots) {
                 each_row!(16, row => acc[row] = (steps.finish)(acc[row], weights, x, dots, row));
-                place += 1;
             }
             for (acc, row) in acc.iter().zip(&mut sums.0) {
                 // SAFETY: a row of sums is 64 writable bytes.
