@@ -119,6 +119,10 @@ need chromium chromium
 python3 scripts/clients/page.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/page"
 count "$log/page"
 
+say "a chat on a terminal, answers in pipes"
+python3 scripts/clients/terminal.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/terminal"
+count "$log/terminal"
+
 say "a world that breaks"
 python3 scripts/clients/kill.py target/release/ucuz "$UCUZ_TEST_MODELS/SmolLM2-135M-Instruct.Q4_1.gguf" | tee "$log/kill"
 count "$log/kill"

@@ -20,6 +20,7 @@ mod run;
 mod serve;
 mod size;
 mod store;
+mod visible;
 
 use std::process::ExitCode;
 

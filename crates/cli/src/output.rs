@@ -1,9 +1,12 @@
-//! What a subcommand prints: results on stdout, notes on stderr.
+//! What a subcommand prints: results on stdout, notes on stderr. Names and texts in both may come from a file or a server, so on
+//! a terminal they give it no orders.
 
 use std::fmt::Arguments;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Result;
+
+use crate::visible::visible;
 
 /// Says something to people on stderr, as `eprintln!` does.
 macro_rules! note {
@@ -15,7 +18,7 @@ macro_rules! note {
 /// See [`note!`]. A full disk or a closed pipe behind stderr stops nothing.
 pub fn note(text: Arguments<'_>) {
     // One write, so that lines of two threads do not mix.
-    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+    let _ = io::stderr().write_all(visible(&format!("{text}\n")).as_bytes());
 }
 
 /// Prints `text` in one piece.
@@ -24,7 +27,10 @@ pub fn note(text: Arguments<'_>) {
 /// A reader that went away ([`is_closed`]), a full disk.
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
+    match stdout.is_terminal() {
+        true => stdout.write_all(visible(text).as_bytes())?,
+        false => stdout.write_all(text.as_bytes())?,
+    }
     Ok(stdout.flush()?)
 }
 

@@ -1,20 +1,36 @@
 //! `ucuz run`: chat in the terminal, or one answer to a prompt from a flag or from stdin.
 //!
-//! Here: the arguments, and which of the two is meant. [`chat`] talks, [`answer`] runs one request, [`interrupt`] watches for Ctrl-C.
+//! ```text
+//! chat ──► input ──► command ──► settings, conversation, file
+//!   └──► answer ──► screen ──► markdown          one answer: answer ──► screen
+//! ```
+//! Here: the arguments, and which of the two is meant. stdout gets answers and nothing else, people are told the rest on stderr.
 
 mod answer;
 mod chat;
+mod command;
+mod conversation;
+mod file;
+mod input;
 mod interrupt;
+mod markdown;
+mod screen;
+mod settings;
 
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use ucuz_llm::{Input, Llm, Message};
 
 use crate::engine_args::{BatchArgs, ModelArgs, PreparedArgs};
-use answer::Answer;
-use interrupt::Interrupt;
+use crate::output;
+use answer::{Answer, Said};
+use conversation::End;
+use interrupt::{EXIT_INTERRUPTED, Idle, Interrupt};
+use screen::Look;
+use settings::Settings;
 
 /// Most bytes read from stdin as a prompt.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
@@ -22,16 +38,20 @@ const STDIN_BYTES_MAX: u64 = 16 << 20;
 /// Arguments of `ucuz run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ucuz run
+  ucuz run                                       chat with the default model
   ucuz run smollm2 -p \"What is the capital of France?\" --temperature 0
-  cat notes.txt | ucuz run -p \"Summarise this:\"
+  ucuz run -p \"Summarise this:\" < notes.txt      the prompt, a newline, the text
+  git diff | ucuz run -s \"Review this patch.\" > review.md
   ucuz run base-model.gguf --raw -p \"Once upon a time\" --max-tokens 64
+  ucuz run -p \"Name a colour.\" --json | jq -r .text
 
-In a chat, ctrl-C stops an answer, ctrl-D or /bye ends the chat, /reset forgets it, /drop forgets its oldest question")]
+In a chat, /help shows the commands, ctrl-C stops an answer, ctrl-D ends the chat.
+
+Exit codes: 0 done, also when a reader of stdout has enough (head); 1 error; 2 wrong usage; 130 ctrl-C")]
 pub struct Args {
     /// A path, an alias, hf:org/repo[/file], or pypi:package [default: smollm2]
     model: Option<String>,
-    /// Prompt; with text on stdin, the text follows it. Without one, a chat starts
+    /// Prompt; with text on stdin, a newline and the text follow it. Without one, a chat starts
     #[arg(short, long)]
     prompt: Option<String>,
     /// System message
@@ -40,21 +60,17 @@ pub struct Args {
     /// Continue the prompt as it is, without the chat template (base models do so by default)
     #[arg(long)]
     raw: bool,
-    /// Most tokens of an answer [default: what the context leaves]
-    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    max_tokens: Option<u32>,
-    /// 0 always takes the likeliest token, 2 is the most [default: the model's own, else 1]
-    #[arg(short, long, value_parser = parse_temperature, allow_negative_numbers = true)]
-    temperature: Option<f32>,
-    /// Keep the K likeliest tokens; 0 keeps all
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
-    top_k: Option<u32>,
-    /// Keep the smallest set of tokens with this much probability, above 0 and at most 1
-    #[arg(long, value_parser = parse_top_p, allow_negative_numbers = true)]
-    top_p: Option<f32>,
-    /// Seed of the sampling noise [default: drawn from the clock]
-    #[arg(long, allow_negative_numbers = true)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    settings: Settings,
+    /// Print the one answer as JSON when it is whole: text, finish_reason, usage, seed, times
+    #[arg(long)]
+    json: bool,
+    /// Show Markdown as it is written, as when NO_COLOR is set or TERM is dumb
+    #[arg(long)]
+    plain: bool,
+    /// Neither read nor keep what is typed in a chat [default: $XDG_DATA_HOME/ucuz/history]
+    #[arg(long)]
+    no_history: bool,
     /// Print speed and counts on stderr after each answer
     #[arg(long)]
     stats: bool,
@@ -64,21 +80,15 @@ pub struct Args {
     prepared: PreparedArgs,
 }
 
-fn parse_temperature(text: &str) -> Result<f32, String> {
-    number(
-        text,
-        |value| (0.0..=2.0).contains(&value),
-        "between 0 and 2",
-    )
-}
-
-fn parse_top_p(text: &str) -> Result<f32, String> {
-    number(text, |p| p > 0.0 && p <= 1.0, "above 0 and at most 1")
-}
-
-fn number(text: &str, holds: fn(f32) -> bool, rule: &str) -> Result<f32, String> {
-    let value = text.parse::<f32>().ok().filter(|value| holds(*value));
-    value.ok_or_else(|| format!("it must be a number {rule}"))
+impl Args {
+    /// How answers look on stdout.
+    fn look(&self) -> Look {
+        Look::of_stdout(if self.plain {
+            Look::Plain
+        } else {
+            Look::Styled
+        })
+    }
 }
 
 /// Runs the chat or the one answer.
@@ -104,10 +114,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .open(path, &name, BatchArgs::ALONE, prepared)?
         .load()?;
     match one_shot {
-        Some(prompt) => one_answer(&args, &llm, prompt)?,
-        None => chat::chat(&args, &llm)?,
+        Some(prompt) => one_answer(&args, &llm, prompt),
+        None => chat::chat(&args, &llm).map(|()| ExitCode::SUCCESS),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Everything that is piped in.
@@ -135,36 +144,74 @@ fn one_shot_prompt(args: &Args, piped: Option<String>) -> Result<Option<String>>
         Some(text) if text.is_empty() => bail!("the prompt is empty; write something after -p"),
         Some(_) => {}
         None if !terminal => bail!("no prompt: stdin is empty and there is no -p PROMPT"),
+        None if args.json => {
+            bail!("--json prints one answer, and there is no prompt; give one with -p")
+        }
         None if args.raw => bail!("--raw continues a prompt, and there is none; give one with -p"),
         None => {}
     }
     Ok(prompt)
 }
 
-fn one_answer(args: &Args, llm: &Llm, prompt: String) -> Result<()> {
+/// One answer on stdout.
+fn one_answer(args: &Args, llm: &Llm, prompt: String) -> Result<ExitCode> {
+    let look = match args.json {
+        true => Look::Hidden,
+        false => args.look(),
+    };
+    // On a terminal a stopped answer leaves no style behind; into a pipe nothing needs to be put in order.
+    let interrupt = match look {
+        Look::Plain | Look::Styled => Interrupt::watch(Idle::Ends)?,
+        Look::Hidden | Look::Exact => Interrupt::never(),
+    };
+    interrupt.begin();
+    let answer = Answer::start(llm, &args.settings, one_input(args, llm, prompt)?)?;
+    let said = answer.write(&interrupt, look)?;
+    match args.json {
+        true => output::print(&format!("{:#}\n", as_json(&said, &llm.info().name)))?,
+        false => output::print("\n")?,
+    }
+    if let Some(taken) = said.taken.as_ref().filter(|_| args.stats) {
+        note!("{}", taken.in_words());
+    }
+    Ok(match said.end {
+        End::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
+        End::Stop | End::Length => ExitCode::SUCCESS,
+    })
+}
+
+fn one_input(args: &Args, llm: &Llm, prompt: String) -> Result<Input> {
     let raw = args.raw || !llm.info().has_template;
     if raw && args.system.is_some() {
         bail!(
             "--system needs a chat template, and this model has none; put the text into the prompt"
         );
     }
-    let input = if raw {
-        Input::Text(prompt)
-    } else {
-        let mut messages = system_message(args);
-        messages.push(Message::new("user", &prompt));
-        Input::Chat(messages)
-    };
-    Answer::start(args, llm, input)?.print(&Interrupt::never())?;
-    println!();
-    Ok(())
+    if raw {
+        return Ok(Input::Text(prompt));
+    }
+    let system = args.system.iter();
+    let mut messages: Vec<_> = system.map(|text| Message::new("system", text)).collect();
+    messages.push(Message::new("user", &prompt));
+    Ok(Input::Chat(messages))
 }
 
-fn system_message(args: &Args) -> Vec<Message> {
-    args.system
-        .iter()
-        .map(|text| Message::new("system", text))
-        .collect()
+/// An answer for programs. The keys are stable.
+fn as_json(said: &Said, model: &str) -> serde_json::Value {
+    let mut answer = json!({ "model": model, "text": said.text, "finish_reason": said.end });
+    if !said.thoughts.is_empty() {
+        answer["thoughts"] = json!(said.thoughts);
+    }
+    if let Some(taken) = &said.taken {
+        answer["seed"] = json!(taken.seed);
+        answer["usage"] = json!({
+            "prompt_tokens": taken.usage.prompt_tokens,
+            "completion_tokens": taken.usage.completion_tokens,
+        });
+        answer["first_token_ms"] = json!(taken.first.as_millis() as u64);
+        answer["total_ms"] = json!(taken.total.as_millis() as u64);
+    }
+    answer
 }
 
 #[cfg(test)]
@@ -197,6 +244,11 @@ mod tests {
             (["-n", "0"], "--max-tokens"),
             (["-n", "-5"], "--max-tokens"),
             (["--seed", "-1"], "--seed"),
+            (["--min-p", "1.5"], "between 0 and 1"),
+            (["--repetition-penalty", "0"], "above 0 and at most 100"),
+            (["--presence-penalty", "-3"], "between -2 and 2"),
+            (["--frequency-penalty", "3"], "between -2 and 2"),
+            (["--stop", ""], "1 to 256 bytes"),
             (["--context", "1"], "--context"),
             (["--max-sequences", "4"], "--max-sequences"),
             (["--max-waiting", "4"], "--max-waiting"),
@@ -234,6 +286,7 @@ mod tests {
             (&[][..], Some("\n"), "stdin is empty"),
             (&["-p", ""], None, "the prompt is empty"),
             (&["--raw"], None, "--raw"),
+            (&["--json"], None, "--json"),
         ] {
             let error = prompt(flags, piped).expect_err("no prompt");
             assert!(error.contains(rule), "{error}");
