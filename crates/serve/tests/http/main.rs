@@ -7,6 +7,7 @@
 )]
 
 mod bad_requests;
+mod bodies;
 mod chat;
 mod client;
 mod completions;
@@ -20,6 +21,8 @@ mod life;
 mod messages;
 mod models;
 mod mutations;
+mod mutator;
+mod openapi;
 mod page;
 mod responses;
 mod routers;
