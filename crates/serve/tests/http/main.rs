@@ -29,4 +29,5 @@ mod routers;
 mod structured;
 mod tenants;
 mod tls;
+mod token_ids;
 mod tools;

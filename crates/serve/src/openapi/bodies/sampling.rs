@@ -74,6 +74,12 @@ pub(super) const DELIVERY: &[Field] = &[
         "Whether the answer tells what became of the request inside: waiting, cached tokens, preemptions.",
     )
     .or("false"),
+    field(
+        "return_token_ids",
+        Switch,
+        "Whether the ids of prompt and answer are told.",
+    )
+    .or("false"),
 ];
 
 const STOP: Kind = ShortText(1, LIMITS.stop_bytes);
