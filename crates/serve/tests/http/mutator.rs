@@ -20,6 +20,8 @@ use crate::openapi::document;
 const CLIENTS: u64 = 4;
 /// Longest time to an answer.
 const TIME: Duration = Duration::from_secs(2);
+/// Tokens of a prompt and its answer: what a body asks for by good right must not take the time either.
+const CONTEXT: usize = 256;
 /// Bodies between two good requests.
 const GOOD_EVERY: u64 = 50;
 
@@ -368,7 +370,11 @@ async fn changed_bodies_are_answered_in_time_and_leave_nothing_behind() {
         Some(_) => 200_000,
         None => 3_000,
     };
-    let server = Fixture::start(Setup::default()).await;
+    let setup = Setup {
+        context: CONTEXT,
+        ..Setup::default()
+    };
+    let server = Fixture::start(setup).await;
     let document = document(&server).await;
     for route in ROUTES.iter().filter(|route| route.method == "POST") {
         assert!(
