@@ -12,7 +12,7 @@ mod tests;
 use serde_json::{Map, Value, json};
 
 use self::operation::{Answer, Errors, Operation};
-use self::schema::reference;
+use self::schema::{Others, reference};
 use crate::caller::{FIRST_TOKEN_WITHIN, OPEN};
 use crate::routes::{ROUTES, Route};
 
@@ -101,7 +101,7 @@ fn schemas() -> Map<String, Value> {
     schemas.insert("Error".to_owned(), openai_error());
     schemas.insert("AnthropicError".to_owned(), anthropic_error());
     for body in ROUTES.iter().filter_map(|route| route.operation.body) {
-        body.add_to(&mut schemas);
+        body.add_to(&mut schemas, Others::Refused);
     }
     schemas
 }

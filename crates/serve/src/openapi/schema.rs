@@ -65,6 +65,15 @@ pub(crate) struct Shape {
     pub spare: Spare,
 }
 
+/// What becomes of fields that are not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// Of a body: they are refused.
+    Refused,
+    /// Of an object inside: they are, unless they are `null`, as clients send what an answer had.
+    NullOnly,
+}
+
 /// A field that may be left out.
 pub(crate) const fn field(name: &'static str, kind: Kind, about: &'static str) -> Field {
     Field {
@@ -218,8 +227,8 @@ impl Shape {
         self.groups.iter().copied().flatten()
     }
 
-    /// The schema of an object that has these fields and no other.
-    pub(super) fn schema(&self) -> Value {
+    /// The schema of an object that has these fields.
+    pub(super) fn schema(&self, others: Others) -> Value {
         let mut properties = Map::new();
         for field in self.fields() {
             properties.insert(field.name.to_owned(), field.schema());
@@ -239,7 +248,10 @@ impl Shape {
         let mut schema = json!({
             "type": "object",
             "properties": properties,
-            "additionalProperties": false,
+            "additionalProperties": match others {
+                Others::Refused => json!(false),
+                Others::NullOnly => json!({ "type": "null" }),
+            },
         });
         if !needed.is_empty() {
             schema["required"] = json!(needed);
@@ -248,13 +260,13 @@ impl Shape {
     }
 
     /// Adds its schema, and those of all objects inside, to the components.
-    pub(super) fn add_to(&self, components: &mut Map<String, Value>) {
+    pub(super) fn add_to(&self, components: &mut Map<String, Value>, others: Others) {
         if components.contains_key(self.name) {
             return;
         }
-        components.insert(self.name.to_owned(), self.schema());
+        components.insert(self.name.to_owned(), self.schema(others));
         for shape in self.fields().flat_map(|field| field.kind.shapes()) {
-            shape.add_to(components);
+            shape.add_to(components, Others::NullOnly);
         }
     }
 }

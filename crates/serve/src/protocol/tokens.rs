@@ -3,7 +3,7 @@
 use ucuz_llm::{GenerateRequest, Input, Message, Tool, ToolChoice, ToolOffer};
 
 use super::neutral::Neutral;
-use super::optional::{Spare, settle};
+use super::optional::{NOTHING, Spare, settle};
 use super::{messages, tools};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -109,6 +109,6 @@ pub fn parse_detokenize(body: &[u8]) -> Result<DetokenizeRequest, ApiError> {
     let mut fields = Fields::of_body(json::parse(body)?)?;
     let model = fields.string("model")?;
     let tokens = fields.ids("tokens", MAX_VALUES)?;
-    fields.finish()?;
+    settle(fields, &NOTHING)?;
     Ok(DetokenizeRequest { model, tokens })
 }
