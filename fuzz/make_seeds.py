@@ -286,6 +286,44 @@ def request_seeds():
     put("request", "escapes", '{"prompt": "\\u00e9\\ud83d\\ude42\\n", "temperature": 1e-3, "seed": 18446744073709551615}')
 
 
+def dialect_seeds():
+    blocks = [{"type": "text", "text": "t", "cache_control": {"type": "ephemeral"}}]
+    turns = [{"role": "user", "content": blocks}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "u"}]
+    part = {"type": "input_text", "text": "t"}
+    items = [{"type": "message", "role": "developer", "content": [part]},
+             {"id": "m", "status": "completed", "role": "assistant",
+              "content": [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}]}]
+    schema = {"type": "json_schema", "name": "n", "strict": True, "schema": {"type": "object", "properties": {"a": {}}}}
+    standing = {"cache_salt": "s", "priority": -1}
+    bodies = {
+        "messages": {"model": "m", "max_tokens": 8, "messages": turns, "system": blocks, "stop_sequences": ["x"], "stream": True,
+                     "temperature": 0.5, "top_k": -1, "top_p": 0.9, "seed": 1, "thinking": {"type": "disabled"},
+                     "metadata": {"user_id": "u"}, **standing},
+        "count": {"messages": [{"role": "user", "content": "u"}], "system": "s", "service_tier": "auto"},
+        "responses": {"model": "m", "input": items, "instructions": "i", "max_output_tokens": 8, "temperature": 1, "top_p": 1,
+                      "text": {"format": schema}, "metadata": {"a": "b"}, "store": False, "tools": [], "include": [],
+                      "reasoning": {}, "truncation": "disabled", "background": False, "top_logprobs": 0, **standing},
+        "responses-text": {"input": "u", "text": {"format": {"type": "text"}}, "tool_choice": "auto", "stream": True},
+        "embeddings": {"input": ["a", [1, 2]], "pooling": "last", "encoding_format": "base64", "dimensions": 4, "normalize": False},
+        "embeddings-ids": {"input": [1, 2, 3], "user": "u"},
+        "tokenize": {"model": "m", "prompt": "a", "add_special_tokens": True},
+        "detokenize": {"tokens": [1, 2, 3]},
+    }
+    for name, body in bodies.items():
+        put("dialects", name, json.dumps(body))
+
+
+def forced_call_seeds():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", None, 1.5]}, "c": {"type": "array",
+              "items": {"$ref": "#/$defs/d"}, "maxItems": 2}}, "required": ["a"], "additionalProperties": False,
+              "$defs": {"d": {"type": "string", "maxLength": 3}}}
+    # A form, 4 times the choice, 12 times whether there may be several.
+    for name, how in (("mistral", 4), ("gemma", 5), ("hermes", 6), ("llama3", 7), ("hermes-free", 2), ("hermes-named", 10),
+                      ("mistral-parallel", 16), ("llama3-parallel", 19)):
+        put("forced_calls", name, bytes([how]) + json.dumps(schema).encode() + b"\0" + bytes(range(0, 120, 7)))
+    put("forced_calls", "free-object", b"\x06{}\0" + bytes(range(40, 90, 3)))
+
+
 def stream_seeds():
     put("stream", "no-stop", b"\xff" + bytes(range(80, 120)))
     put("stream", "stops", b"ab\0bc\0\xc3\xa9\xff" + bytes([84, 85, 86, 84, 85, 178, 152, 84]))
@@ -316,5 +354,7 @@ if __name__ == "__main__":
     template_seeds()
     grammar_seeds()
     request_seeds()
+    dialect_seeds()
+    forced_call_seeds()
     stream_seeds()
     tool_call_seeds()

@@ -5,7 +5,8 @@
 #   scripts/accept.sh 2          exactness and accuracy of every layout on the real models, the benches with their pages, load time, peak memory
 #   scripts/accept.sh 3          random lives and faults in their long form, 1,000 prompts run in every way, fairness, overload, half an hour of load,
 #                                memory against the plan, shared beginnings, static and continuous batches, users in the same memory; two hours
-#   scripts/accept.sh 4          clients that bring much of their own: LangChain, litellm, the evaluation harness
+#   scripts/accept.sh 4          clients that bring much of their own: LangChain, litellm, the evaluation harness; 200,000 bodies changed at random,
+#                                20,000 cases drawn from /openapi.json
 #   MODELS="a.gguf b.gguf" scripts/accept.sh 2              also benches and memory of these
 #   CHROMIUM=chromium scripts/accept.sh 2                   also opens the pages in a browser without a window and keeps pictures
 set -euo pipefail
@@ -127,11 +128,15 @@ fi
 if [[ $part == 4 ]]; then
   venv=${VENV:-target/accept4}
   [[ -d $venv ]] || python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check langchain-openai litellm 'lm-eval[api]'
+  "$venv/bin/pip" install --quiet --disable-pip-version-check langchain-openai litellm 'lm-eval[api]' schemathesis
   serve --max-sequences 16
   "$venv/bin/python" scripts/clients/frameworks.py "http://$address/v1"
   "$venv/bin/python" scripts/clients/lm_eval_client.py "http://$address"
   stop
+  echo "== 200,000 bodies changed at random"
+  UCUZ_ACCEPT=1 cargo test --quiet --release -p ucuz-serve --test http -- --nocapture changed_bodies
+  echo "== 20,000 cases drawn from /openapi.json"
+  "$venv/bin/python" scripts/clients/contract.py "$ucuz" tests/golden/tiny/qwen2
   exit 0
 fi
 

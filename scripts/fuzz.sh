@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=10
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
-all=(gguf safetensors prepared config tokenizer template grammar request stream tool_calls)
+all=(gguf safetensors prepared config tokenizer template grammar request dialects stream tool_calls forced_calls)
 targets=("${@:-${all[@]}}")
 [[ $# -gt 0 ]] || targets=("${all[@]}")
 
@@ -43,8 +43,9 @@ sources() {
     tokenizer) echo crates/text/src/tokenizer crates/formats/src/gguf ;;
     template) echo crates/text/src/template fuzz/template.names ;;
     grammar) echo crates/text/src/grammar ;;
-    request) echo crates/serve/src/protocol ;;
+    request | dialects) echo crates/serve/src/protocol ;;
     stream) echo crates/text/src/stop.rs ;;
+    forced_calls) echo crates/text/src/grammar ;;
     tool_calls) echo crates/text/src/tools crates/text/src/reasoning.rs ;;
   esac
 }

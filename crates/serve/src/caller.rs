@@ -19,13 +19,13 @@ use crate::protocol::Standing;
 use crate::reply::anthropic::AnthropicError;
 
 /// Milliseconds within which the first token is wanted; who cannot have it is refused at once.
-const FIRST_TOKEN_WITHIN: HeaderName = HeaderName::from_static("x-slo-ttft-ms");
+pub(crate) const FIRST_TOKEN_WITHIN: HeaderName = HeaderName::from_static("x-slo-ttft-ms");
 
 /// Where Anthropic's clients put their key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Routes that answer without a key, and then tell nothing of anybody.
-const OPEN: [&str; 2] = ["/health", "/live"];
+pub(crate) const OPEN: [&str; 2] = ["/health", "/live"];
 
 /// Whether `path` answers without a key.
 ///

@@ -51,6 +51,8 @@ impl Fields {
 
     /// Takes a field whatever its type.
     pub(crate) fn take(&mut self, name: &str) -> Option<Json> {
+        #[cfg(test)]
+        taken::note(&self.full_name(name));
         let index = self.entries.iter().position(|(key, _)| key == name)?;
         match self.entries.swap_remove(index).1 {
             Json::Null => None,
@@ -240,4 +242,30 @@ pub(crate) fn as_f32(value: &Json) -> Option<f32> {
     };
     let narrow = number.as_f64()? as f32;
     narrow.is_finite().then_some(narrow)
+}
+
+/// Which fields this thread has taken, or looked for in vain, for the test that lists them.
+#[cfg(test)]
+pub(crate) mod taken {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static NAMES: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    /// Notes a field by its place, without the numbers of entries.
+    pub(super) fn note(name: &str) {
+        let digits = |c: char| c.is_ascii_digit();
+        let pieces = name
+            .split('[')
+            .map(|piece| piece.trim_start_matches(digits));
+        let name = pieces.collect::<Vec<_>>().join("[");
+        NAMES.with_borrow_mut(|names| names.insert(name));
+    }
+
+    /// What was noted since the last call.
+    pub(crate) fn names() -> BTreeSet<String> {
+        NAMES.take()
+    }
 }

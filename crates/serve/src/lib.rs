@@ -22,6 +22,7 @@ mod hangup;
 mod json;
 mod keys;
 mod kv_events;
+mod openapi;
 mod options;
 mod page;
 mod protocol;
@@ -44,9 +45,10 @@ pub use kv_events::{
 };
 pub use options::{CacheSharing, Limits, ServeOptions};
 pub use protocol::{
-    ChatRequest, CompletionRequest, Delivery, EmbeddingsRequest, MessagesPurpose, MessagesRequest,
-    ResponsesRequest, Standing, parse_chat, parse_completion, parse_embeddings, parse_messages,
-    parse_responses,
+    ChatRequest, CompletionRequest, Delivery, DetokenizeRequest, EmbeddingsRequest,
+    MessagesPurpose, MessagesRequest, ResponsesRequest, Standing, TokenizeForm, TokenizeRequest,
+    parse_chat, parse_completion, parse_detokenize, parse_embeddings, parse_messages,
+    parse_responses, parse_tokenize,
 };
 pub use routes::{ROUTES, Route};
 pub use server::Server;

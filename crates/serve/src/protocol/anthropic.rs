@@ -5,9 +5,10 @@
 use ucuz_llm::{GenerateRequest, Input, LIMITS, Message, SamplingOptions};
 
 use super::common::{self, Standing};
+use super::optional::{Spare, settle};
 use crate::clip::Clip;
 use crate::error::ApiError;
-use crate::fields::{Fields, unknown};
+use crate::fields::Fields;
 use crate::json::{self, Json};
 
 /// A messages request whose types and names are right.
@@ -25,8 +26,11 @@ pub struct MessagesRequest {
     pub ignored: Vec<&'static str>,
 }
 
-/// Fields without an effect on the answer here.
-const HARMLESS: [&str; 3] = ["metadata", "service_tier", "inference_geo"];
+/// What is taken without an effect.
+pub(crate) const SPARE: Spare = Spare {
+    harmless: &["metadata", "service_tier", "inference_geo"],
+    unsupported: &[],
+};
 
 /// What a body is sent for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +67,7 @@ pub fn parse_messages(body: &[u8], purpose: MessagesPurpose) -> Result<MessagesR
         ..SamplingOptions::default()
     };
     refuse_thinking(&mut fields)?;
-    let ignored = settle(fields)?;
+    let ignored = settle(fields, &SPARE)?;
     Ok(MessagesRequest {
         model,
         generate,
@@ -184,19 +188,4 @@ fn refuse_thinking(fields: &mut Fields) -> Result<(), ApiError> {
         )
         .with_param("thinking")),
     }
-}
-
-fn settle(fields: Fields) -> Result<Vec<&'static str>, ApiError> {
-    let mut ignored = Vec::new();
-    for (name, value) in fields.rest() {
-        if value == Json::Null {
-            continue;
-        }
-        match HARMLESS.iter().find(|harmless| **harmless == name) {
-            Some(harmless) => ignored.push(*harmless),
-            None => return Err(unknown(&name)),
-        }
-    }
-    ignored.sort_unstable();
-    Ok(ignored)
 }

@@ -46,7 +46,7 @@ pub fn parse_chat(body: &[u8]) -> Result<ChatRequest, ApiError> {
         return Err(ApiError::invalid("prompt_logprobs", message));
     }
     refuse_echo(&mut fields)?;
-    let mut ignored = optional::settle(fields)?;
+    let mut ignored = optional::settle(fields, &optional::OF_OTHER_SERVERS)?;
     if has_names {
         // Templates get to see it; nearly none prints it.
         ignored.push("messages[].name");

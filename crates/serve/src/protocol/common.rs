@@ -36,18 +36,21 @@ pub struct Delivery {
     pub include_usage: bool,
     /// With what became of the request inside.
     pub explain: bool,
+    /// With the ids of prompt and answer.
+    pub token_ids: bool,
 }
 
 /// Takes `stream` and `stream_options`.
 pub(super) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     let stream = fields.bool("stream")?.unwrap_or(false);
-    let explain = fields.bool("explain")?.unwrap_or(false);
+    let delivery = Delivery {
+        stream,
+        include_usage: false,
+        explain: fields.bool("explain")?.unwrap_or(false),
+        token_ids: fields.bool("return_token_ids")?.unwrap_or(false),
+    };
     let Some(options) = fields.take("stream_options") else {
-        return Ok(Delivery {
-            stream,
-            include_usage: false,
-            explain,
-        });
+        return Ok(delivery);
     };
     if !stream {
         let message = "stream_options is given, it needs \"stream\": true";
@@ -65,9 +68,8 @@ pub(super) fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
     }
     options.finish()?;
     Ok(Delivery {
-        stream,
         include_usage,
-        explain,
+        ..delivery
     })
 }
 

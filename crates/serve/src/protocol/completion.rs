@@ -10,7 +10,7 @@ use crate::fields::{Fields, token_ids};
 use crate::json::{self, Json};
 
 /// Prompts of one request.
-const MAX_PROMPTS: usize = 128;
+pub(crate) const MAX_PROMPTS: usize = 128;
 /// Choices of one request, over all its prompts.
 const MAX_CHOICES: usize = 128;
 
@@ -59,7 +59,7 @@ pub fn parse_completion(body: &[u8]) -> Result<CompletionRequest, ApiError> {
         generate.prompt_logprobs = generate.prompt_logprobs.max(generate.logprobs);
     }
     check_choices(prompts.len(), generate.n)?;
-    let ignored = optional::settle(fields)?;
+    let ignored = optional::settle(fields, &optional::OF_OTHER_SERVERS)?;
     Ok(CompletionRequest {
         model,
         prompts,

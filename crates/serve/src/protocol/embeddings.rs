@@ -6,10 +6,17 @@ use ucuz_llm::{GenerateRequest, Input, Pooling};
 
 use super::common::{self, Standing};
 use super::completion::inputs;
+use super::optional::{Spare, settle};
 use crate::clip::Clip;
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::json;
+
+/// What is taken without an effect.
+pub(crate) const SPARE: Spare = Spare {
+    harmless: &["user"],
+    unsupported: &[],
+};
 
 /// An embeddings request whose types and names are right.
 #[derive(Debug, Clone)]
@@ -52,11 +59,7 @@ pub fn parse_embeddings(body: &[u8]) -> Result<EmbeddingsRequest, ApiError> {
     let is_base64 = one_of(&mut fields, "encoding_format", &formats)?;
     let dimensions = fields.u32("dimensions")?;
     let normalize = fields.bool("normalize")?.unwrap_or(true);
-    let ignored = match fields.take("user") {
-        Some(_) => vec!["user"],
-        None => Vec::new(),
-    };
-    fields.finish()?;
+    let ignored = settle(fields, &SPARE)?;
     Ok(EmbeddingsRequest {
         model,
         inputs,

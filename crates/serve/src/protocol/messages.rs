@@ -11,20 +11,31 @@ use crate::json::Json;
 /// Takes `messages`.
 pub(super) fn messages(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
     match fields.take("messages") {
-        Some(Json::Array(items)) if items.is_empty() => Err(ApiError::invalid(
-            "messages",
-            "messages is empty; give at least one",
-        )),
-        Some(Json::Array(items)) => items
-            .into_iter()
-            .enumerate()
-            .map(|(index, item)| message(index, item))
-            .collect(),
-        Some(other) => Err(fields.wrong("messages", &other, "a list of messages")),
+        Some(value) => of(value),
         None => Err(ApiError::invalid(
             "messages",
             "messages is missing; give at least one",
         )),
+    }
+}
+
+/// Reads what `messages` holds.
+pub(super) fn of(value: Json) -> Result<Vec<Message>, ApiError> {
+    match value {
+        Json::Array(items) if items.is_empty() => Err(ApiError::invalid(
+            "messages",
+            "messages is empty; give at least one",
+        )),
+        Json::Array(items) => items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| message(index, item))
+            .collect(),
+        other => {
+            let shown = shown(&other);
+            let message = format!("messages is {shown}, it must be a list of messages");
+            Err(ApiError::invalid("messages", message))
+        }
     }
 }
 

@@ -8,9 +8,20 @@ mod completion;
 mod constraint;
 mod embeddings;
 mod messages;
+mod neutral;
 mod optional;
 mod responses;
+mod tokens;
 mod tools;
+
+pub(crate) use anthropic::SPARE as MESSAGES_SPARE;
+pub(crate) use completion::MAX_PROMPTS;
+pub(crate) use embeddings::SPARE as EMBEDDINGS_SPARE;
+pub(crate) use neutral::Neutral;
+pub(crate) use optional::{NOTHING, OF_OTHER_SERVERS, Spare};
+pub(crate) use responses::{METADATA_MAX, SPARE as RESPONSES_SPARE};
+pub(crate) use tokens::SPARE as TOKENIZE_SPARE;
+pub(crate) use tools::{MAX_CALL_ID_BYTES, MAX_TOOLS};
 
 pub use anthropic::{MessagesPurpose, MessagesRequest, parse_messages};
 pub use chat::{ChatRequest, parse_chat};
@@ -18,3 +29,6 @@ pub use common::{Delivery, Standing};
 pub use completion::{CompletionRequest, parse_completion};
 pub use embeddings::{EmbeddingsRequest, parse_embeddings};
 pub use responses::{ResponsesRequest, parse_responses};
+pub use tokens::{
+    DetokenizeRequest, TokenizeForm, TokenizeRequest, parse_detokenize, parse_tokenize,
+};

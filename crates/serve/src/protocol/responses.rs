@@ -7,10 +7,11 @@ use ucuz_llm::{ConstraintSpec, GenerateRequest, GrammarSource, Input, Message, S
 
 use super::common::{self, Standing};
 use super::constraint::inner_schema;
-use super::optional::{is_empty, is_text};
+use super::neutral::Neutral;
+use super::optional::{Spare, settle, unsupported_value};
 use crate::clip::{Clip, shown};
 use crate::error::ApiError;
-use crate::fields::{Fields, unknown};
+use crate::fields::Fields;
 use crate::json::{self, Json};
 
 /// A responses request whose types and names are right.
@@ -34,40 +35,37 @@ pub struct ResponsesRequest {
     pub ignored: Vec<&'static str>,
 }
 
-/// Fields without an effect on the answer here.
-const HARMLESS: [&str; 9] = [
-    "store",
-    "user",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "parallel_tool_calls",
-    "max_tool_calls",
-    "stream_options",
-];
-
-/// Whether a value changes nothing.
-type IsNeutral = fn(&Json) -> bool;
-
-/// Fields that would change the answer, and the only value that does not.
-const NEUTRAL: [(&str, IsNeutral); 10] = [
-    ("background", |v| *v == Json::Bool(false)),
-    ("truncation", |v| is_text(v, "disabled")),
-    ("tools", is_empty),
-    ("include", is_empty),
-    ("tool_choice", |v| is_text(v, "auto") || is_text(v, "none")),
-    ("reasoning", is_empty),
-    ("previous_response_id", |_| false),
-    ("conversation", |_| false),
-    ("prompt", |_| false),
-    ("top_logprobs", |v| crate::fields::as_u32(v) == Some(0)),
-];
+/// What is taken without an effect, and what would have one.
+pub(crate) const SPARE: Spare = Spare {
+    harmless: &[
+        "store",
+        "user",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "parallel_tool_calls",
+        "max_tool_calls",
+        "stream_options",
+    ],
+    unsupported: &[
+        ("background", Neutral::Switch(false)),
+        ("truncation", Neutral::Words(&["disabled"])),
+        ("tools", Neutral::Empty),
+        ("include", Neutral::Empty),
+        ("tool_choice", Neutral::Words(&["auto", "none"])),
+        ("reasoning", Neutral::Empty),
+        ("previous_response_id", Neutral::Never),
+        ("conversation", Neutral::Never),
+        ("prompt", Neutral::Never),
+        ("top_logprobs", Neutral::Number(0.0)),
+    ],
+};
 
 const TEXT_FORMAT: &str = "text.format";
 
 /// Most entries of `metadata`, and most bytes of a key and of a value.
-const METADATA_MAX: (usize, usize, usize) = (16, 64, 512);
+pub(crate) const METADATA_MAX: (usize, usize, usize) = (16, 64, 512);
 
 /// Reads a responses request.
 ///
@@ -101,7 +99,7 @@ pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
         param: TEXT_FORMAT,
     });
     let metadata = metadata(&mut fields)?;
-    let ignored = settle(fields)?;
+    let ignored = settle(fields, &SPARE)?;
     Ok(ResponsesRequest {
         model,
         generate,
@@ -206,7 +204,7 @@ fn text_format(fields: &mut Fields) -> Result<Option<Json>, ApiError> {
     let format = text.take("format");
     text.finish()?;
     Ok(format.filter(|format| {
-        !matches!(format, Json::Object(entries) if matches!(entries.as_slice(), [(key, value)] if key == "type" && is_text(value, "text")))
+        !matches!(format, Json::Object(entries) if matches!(entries.as_slice(), [(key, Json::String(kind))] if key == "type" && kind == "text"))
     }))
 }
 
@@ -222,7 +220,7 @@ fn constraint_of(format: &Option<Json>) -> Result<Option<GrammarSource>, ApiErro
             Ok(Some(GrammarSource::JsonObject))
         }
         Some("json_schema") => Ok(Some(inner_schema(fields)?)),
-        _ => Err(unsupported(TEXT_FORMAT)),
+        _ => Err(unsupported_value(TEXT_FORMAT)),
     }
 }
 
@@ -251,31 +249,4 @@ fn metadata(fields: &mut Fields) -> Result<Vec<(String, String)>, ApiError> {
         }
     });
     entries.collect()
-}
-
-fn settle(fields: Fields) -> Result<Vec<&'static str>, ApiError> {
-    let mut ignored = Vec::new();
-    for (name, value) in fields.rest() {
-        if value == Json::Null {
-            continue;
-        }
-        if let Some(harmless) = HARMLESS.iter().find(|harmless| **harmless == name) {
-            ignored.push(*harmless);
-            continue;
-        }
-        match NEUTRAL.iter().find(|(neutral, _)| *neutral == name) {
-            Some((_, is_neutral)) if is_neutral(&value) => {}
-            Some((name, _)) => return Err(unsupported(name)),
-            None => return Err(unknown(&name)),
-        }
-    }
-    ignored.sort_unstable();
-    Ok(ignored)
-}
-
-fn unsupported(name: &'static str) -> ApiError {
-    let message = format!(
-        "field {name} with this value is not supported and would change the answer; leave it out"
-    );
-    ApiError::bad_request("unsupported_parameter", message).with_param(name)
 }

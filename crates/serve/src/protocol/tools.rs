@@ -9,13 +9,13 @@ use crate::fields::Fields;
 use crate::json::Json;
 
 /// Tools of one request, and calls of one message.
-pub(super) const MAX_TOOLS: usize = 128;
+pub(crate) const MAX_TOOLS: usize = 128;
 /// Bytes of all tool descriptions together, as JSON.
 const MAX_TOOLS_BYTES: usize = 256 << 10;
 /// Bytes of a tool's name.
 const MAX_NAME_BYTES: usize = 64;
 /// Bytes of a call's id.
-const MAX_ID_BYTES: usize = 256;
+pub(crate) const MAX_CALL_ID_BYTES: usize = 256;
 
 /// What `tool_choice` says.
 enum Choice {
@@ -54,7 +54,8 @@ pub(super) fn offer(fields: &mut Fields) -> Result<Option<ToolOffer>, ApiError> 
     }))
 }
 
-fn tools(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
+/// Takes `tools`; none when there is no list.
+pub(super) fn tools(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
     let items = match fields.take("tools") {
         None => return Ok(Vec::new()),
         Some(Json::Array(items)) => items,
@@ -250,10 +251,10 @@ fn call(place: String, value: Json) -> Result<Value, ApiError> {
 pub(super) fn call_id(fields: &mut Fields, field: &str) -> Result<String, ApiError> {
     let place = fields.full_name(field);
     match fields.string(field)? {
-        Some(id) if !id.is_empty() && id.len() <= MAX_ID_BYTES => Ok(id),
+        Some(id) if !id.is_empty() && id.len() <= MAX_CALL_ID_BYTES => Ok(id),
         Some(id) => {
             let message = format!(
-                "{place} has {} bytes, it must have 1 to {MAX_ID_BYTES}",
+                "{place} has {} bytes, it must have 1 to {MAX_CALL_ID_BYTES}",
                 id.len()
             );
             Err(ApiError::invalid(place, message))

@@ -9,7 +9,7 @@ use super::explain::Explanation;
 use super::logprobs::{ChatLogprobs, ChatToken, prompt_entries};
 use super::pieces::{CallPiece, Message, Piece, Reader, Reading};
 use super::usage::{UsageBody, UsageSum};
-use super::{Head, failed, finish_reason, json};
+use super::{Head, PromptIds, failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::protocol::Delivery;
 use crate::samples::Samples;
@@ -29,6 +29,8 @@ struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_logprobs: Option<Vec<Option<ChatToken>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<PromptIds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<&'a [Explanation]>,
 }
 
@@ -38,6 +40,8 @@ struct Choice {
     message: Message,
     logprobs: Option<ChatLogprobs>,
     finish_reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
 }
 
 /// Waits for all samples and makes the whole answer.
@@ -48,9 +52,10 @@ pub(crate) async fn whole(
     head: &Head,
     mut samples: Samples,
     (logprobs, reading): (Option<u32>, Reading),
-    explain: bool,
+    delivery: Delivery,
 ) -> Result<Response, ApiError> {
-    let mut choices: Vec<Choice> = (0..samples.len()).map(|i| empty(i, logprobs)).collect();
+    let empty = |index| empty(index, logprobs, delivery);
+    let mut choices: Vec<Choice> = (0..samples.len()).map(empty).collect();
     let mut readers: Vec<Reader> = (0..samples.len()).map(|i| reading.choice(i)).collect();
     let mut usage = UsageSum::default();
     let mut prompt = None;
@@ -76,23 +81,28 @@ pub(crate) async fn whole(
         choices: &choices,
         usage: usage.body(),
         prompt_logprobs,
-        explanation: usage.explanations(explain),
+        prompt_token_ids: delivery.token_ids.then(|| reading.prompt_ids()),
+        explanation: usage.explanations(delivery.explain),
     }))
 }
 
-fn empty(index: usize, logprobs: Option<u32>) -> Choice {
+fn empty(index: usize, logprobs: Option<u32>, delivery: Delivery) -> Choice {
     let logprobs = logprobs.map(|_| ChatLogprobs::default());
     Choice {
         index,
         message: Message::new(),
         logprobs,
         finish_reason: "",
+        token_ids: delivery.token_ids.then(Vec::new),
     }
 }
 
 impl Choice {
     fn append(&mut self, delta: Delta, reader: &mut Reader) {
         self.message.append(reader.push(&delta.text));
+        if let Some(ids) = &mut self.token_ids {
+            ids.extend(delta.tokens);
+        }
         if let Some(logprobs) = &mut self.logprobs {
             logprobs
                 .content
@@ -105,8 +115,17 @@ impl Choice {
 struct ChunkChoice<'a> {
     index: usize,
     delta: ChunkDelta<'a>,
-    logprobs: Option<ChatLogprobs>,
+    #[serde(flatten)]
+    beside: Beside,
     finish_reason: Option<&'static str>,
+}
+
+/// What goes with the first piece of a delta.
+#[derive(Default, Serialize)]
+struct Beside {
+    logprobs: Option<ChatLogprobs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
 }
 
 #[derive(Default, Serialize)]
@@ -138,6 +157,8 @@ pub(crate) struct ChatChunks {
     chunks: ChunkWriter,
     readers: Vec<Reader>,
     has_logprobs: bool,
+    /// Where ids are told.
+    prompt_ids: Option<PromptIds>,
 }
 
 impl ChatChunks {
@@ -151,34 +172,33 @@ impl ChatChunks {
             chunks: ChunkWriter::new(head, delivery),
             readers: (0..choices).map(|index| reading.choice(index)).collect(),
             has_logprobs: logprobs.is_some(),
+            prompt_ids: delivery.token_ids.then(|| reading.prompt_ids()),
         }
     }
 
-    /// A chunk for each piece that a delta brings; none for one that holds nothing to show. The log-probabilities go with
-    /// the first.
+    /// A chunk for each piece that a delta brings; none for one that holds nothing to show. Log-probabilities and ids go
+    /// with the first.
     fn delta(&mut self, index: usize, delta: Delta, frames: &mut Frames) {
         let mut pieces = self.readers[index].push(&delta.text);
-        if pieces.is_empty() && !delta.logprobs.is_empty() {
+        let tells_tokens = self.has_logprobs || self.prompt_ids.is_some();
+        if pieces.is_empty() && tells_tokens && !delta.tokens.is_empty() {
             pieces.push(Piece::Content(String::new()));
         }
-        let logprobs = self
-            .has_logprobs
-            .then(|| ChatLogprobs::from(delta.logprobs));
-        self.write(index, &pieces, logprobs, frames);
+        let beside = Beside {
+            logprobs: self
+                .has_logprobs
+                .then(|| ChatLogprobs::from(delta.logprobs)),
+            token_ids: self.prompt_ids.is_some().then_some(delta.tokens),
+        };
+        self.write(index, &pieces, beside, frames);
     }
 
-    fn write(
-        &self,
-        index: usize,
-        pieces: &[Piece],
-        mut logprobs: Option<ChatLogprobs>,
-        frames: &mut Frames,
-    ) {
+    fn write(&self, index: usize, pieces: &[Piece], mut beside: Beside, frames: &mut Frames) {
         for piece in pieces {
             let choice = ChunkChoice {
                 index,
                 delta: ChunkDelta::of(piece),
-                logprobs: logprobs.take(),
+                beside: std::mem::take(&mut beside),
                 finish_reason: None,
             };
             self.chunks.push(choice, frames);
@@ -197,10 +217,11 @@ impl Chunks for ChatChunks {
             let choice = ChunkChoice {
                 index,
                 delta,
-                logprobs: None,
+                beside: Beside::default(),
                 finish_reason: None,
             };
-            self.chunks.push(choice, frames);
+            let prompt = self.prompt_ids.as_ref();
+            self.chunks.push_first(choice, prompt, frames);
         }
     }
 
@@ -216,7 +237,7 @@ impl Chunks for ChatChunks {
             Output::Finished(delta, finished) => {
                 self.delta(index, delta, frames);
                 let rest = self.readers[index].finish();
-                self.write(index, &rest, None, frames);
+                self.write(index, &rest, Beside::default(), frames);
                 let reason = finish_reason(finished.reason)?;
                 let finish_reason = Some(self.readers[index].finish_reason(reason));
                 self.chunks.count(index, &finished.usage, index == 0);
@@ -225,7 +246,7 @@ impl Chunks for ChatChunks {
                     ChunkChoice {
                         index,
                         delta,
-                        logprobs: None,
+                        beside: Beside::default(),
                         finish_reason,
                     },
                     frames,

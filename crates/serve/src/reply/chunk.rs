@@ -3,9 +3,9 @@
 use serde::Serialize;
 use ucuz_llm::Usage;
 
-use super::Head;
 use super::explain::Explanation;
 use super::usage::{UsageBody, UsageSum};
+use super::{Head, PromptIds};
 use crate::protocol::Delivery;
 use crate::sse::Frames;
 
@@ -17,6 +17,8 @@ struct Chunk<'a, C> {
     /// Left out, `null`, or the usage: as OpenAI does with and without `include_usage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<UsageBody>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'a PromptIds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<&'a [Explanation]>,
 }
@@ -44,11 +46,22 @@ impl ChunkWriter {
 
     /// A chunk of `choice`.
     pub(super) fn push(&self, choice: impl Serialize, frames: &mut Frames) {
+        self.push_first(choice, None, frames);
+    }
+
+    /// The same with the prompt's ids.
+    pub(super) fn push_first(
+        &self,
+        choice: impl Serialize,
+        prompt_token_ids: Option<&PromptIds>,
+        frames: &mut Frames,
+    ) {
         let usage = self.delivery.include_usage.then_some(None);
         frames.push(&Chunk {
             head: &self.head,
             choices: &[choice],
             usage,
+            prompt_token_ids,
             explanation: None,
         });
     }
@@ -66,6 +79,7 @@ impl ChunkWriter {
                 head: &self.head,
                 choices: no_choices,
                 usage: include_usage.then(|| Some(self.usage.body())),
+                prompt_token_ids: None,
                 explanation: self.usage.explanations(explain),
             });
         }

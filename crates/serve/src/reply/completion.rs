@@ -8,7 +8,7 @@ use super::chunk::ChunkWriter;
 use super::explain::Explanation;
 use super::logprobs::{ChatToken, ListLogprobs, prompt_entries};
 use super::usage::{UsageBody, UsageSum};
-use super::{Head, failed, finish_reason, json};
+use super::{Head, PromptIds, failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::protocol::Delivery;
 use crate::samples::Samples;
@@ -36,13 +36,16 @@ pub(crate) struct Writer {
     pub offset: usize,
     /// Whether this choice counts its prompt in the usage.
     pub is_first_sample: bool,
+    /// The prompt's ids, where ids are told.
+    pub prompt_ids: Option<PromptIds>,
 }
 
-/// Text with the log-probabilities of its tokens.
+/// Text with the log-probabilities and ids of its tokens.
 #[derive(Debug, Default)]
 struct Piece {
     text: String,
     logprobs: Option<ListLogprobs>,
+    token_ids: Option<Vec<u32>>,
 }
 
 impl Writer {
@@ -54,7 +57,7 @@ impl Writer {
         let echo = self.echo.take()?;
         Some(Piece {
             text: echo.text,
-            logprobs: None,
+            ..Piece::default()
         })
     }
 
@@ -77,6 +80,7 @@ impl Writer {
         Some(Piece {
             text: echo.text,
             logprobs: Some(list),
+            token_ids: None,
         })
     }
 
@@ -92,6 +96,7 @@ impl Writer {
         Piece {
             text: delta.text,
             logprobs,
+            token_ids: self.prompt_ids.is_some().then_some(delta.tokens),
         }
     }
 }
@@ -114,18 +119,23 @@ struct Choice {
     finish_reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_logprobs: Option<Vec<Option<ChatToken>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<PromptIds>,
 }
 
 impl Choice {
     fn empty(index: usize, writer: &Writer) -> Self {
         let logprobs = writer.logprobs.map(|_| ListLogprobs::default());
-        let (text, finish_reason, prompt_logprobs) = (String::new(), "", None);
         Self {
             index,
-            text,
+            text: String::new(),
             logprobs,
-            finish_reason,
-            prompt_logprobs,
+            finish_reason: "",
+            prompt_logprobs: None,
+            token_ids: writer.prompt_ids.as_ref().map(|_| Vec::new()),
+            prompt_token_ids: writer.prompt_ids.clone(),
         }
     }
 
@@ -133,6 +143,9 @@ impl Choice {
         self.text.push_str(&piece.text);
         if let (Some(list), Some(later)) = (&mut self.logprobs, piece.logprobs) {
             list.extend(later);
+        }
+        if let (Some(ids), Some(later)) = (&mut self.token_ids, piece.token_ids) {
+            ids.extend(later);
         }
     }
 }
@@ -198,38 +211,55 @@ struct ChunkChoice {
     text: String,
     logprobs: Option<ListLogprobs>,
     finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+    /// In the first chunk of a choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<PromptIds>,
 }
 
 /// Writes a completion chunk by chunk.
 pub(crate) struct CompletionChunks {
     chunks: ChunkWriter,
     writers: Vec<Writer>,
+    /// Of each choice, until its first chunk.
+    untold: Vec<Option<PromptIds>>,
 }
 
 impl CompletionChunks {
     pub(crate) fn new(head: Head, writers: Vec<Writer>, delivery: Delivery) -> Self {
         Self {
             chunks: ChunkWriter::new(head, delivery),
+            untold: writers.iter().map(|w| w.prompt_ids.clone()).collect(),
             writers,
         }
     }
 
     /// A chunk of text; none for a piece that holds nothing.
-    fn piece(&self, index: usize, piece: Piece, frames: &mut Frames) {
-        let has_tokens = piece.logprobs.as_ref().is_some_and(|list| !list.is_empty());
-        if piece.text.is_empty() && !has_tokens {
-            return;
+    fn piece(&mut self, index: usize, piece: Piece, frames: &mut Frames) {
+        let has_logprobs = piece.logprobs.as_ref().is_some_and(|list| !list.is_empty());
+        let has_ids = piece.token_ids.as_ref().is_some_and(|ids| !ids.is_empty());
+        if !piece.text.is_empty() || has_logprobs || has_ids {
+            self.chunk(index, piece, None, frames);
         }
-        let Piece { text, logprobs } = piece;
-        self.chunks.push(
-            ChunkChoice {
-                index,
-                text,
-                logprobs,
-                finish_reason: None,
-            },
-            frames,
-        );
+    }
+
+    fn chunk(
+        &mut self,
+        index: usize,
+        piece: Piece,
+        finish_reason: Option<&'static str>,
+        frames: &mut Frames,
+    ) {
+        let choice = ChunkChoice {
+            index,
+            text: piece.text,
+            logprobs: piece.logprobs,
+            finish_reason,
+            token_ids: piece.token_ids,
+            prompt_token_ids: self.untold[index].take(),
+        };
+        self.chunks.push(choice, frames);
     }
 }
 
@@ -264,17 +294,8 @@ impl Chunks for CompletionChunks {
                 self.chunks
                     .count(index, &finished.usage, writer.is_first_sample);
                 self.piece(index, piece, frames);
-                let finish_reason = Some(finish_reason(finished.reason)?);
-                let text = String::new();
-                self.chunks.push(
-                    ChunkChoice {
-                        index,
-                        text,
-                        logprobs: None,
-                        finish_reason,
-                    },
-                    frames,
-                );
+                let reason = finish_reason(finished.reason)?;
+                self.chunk(index, Piece::default(), Some(reason), frames);
             }
             Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }

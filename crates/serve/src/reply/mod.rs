@@ -6,6 +6,7 @@ mod chunk;
 pub(crate) mod completion;
 pub(crate) mod embeddings;
 mod explain;
+mod ids;
 mod logprobs;
 pub(crate) mod pieces;
 pub(crate) mod responses;
@@ -19,6 +20,7 @@ use ucuz_llm::{FailureKind, FinishReason};
 
 use crate::error::ApiError;
 
+pub(crate) use ids::PromptIds;
 pub(crate) use pieces::Reading;
 pub(crate) use sampling::describe;
 

@@ -1,9 +1,11 @@
 //! What a chat answer is made of beside text: thoughts and calls, whole and in pieces.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use ucuz_llm::{AnswerEvent, AnswerParser, Finished, Output, Prepared, ToolEvent};
 
-use super::failed;
+use super::{PromptIds, failed};
 use crate::error::ApiError;
 use crate::samples::Samples;
 
@@ -26,6 +28,11 @@ impl Reading {
             include_reasoning,
             call_prefix: format!("call_{unique}"),
         }
+    }
+
+    /// The ids of the prompt.
+    pub(super) fn prompt_ids(&self) -> PromptIds {
+        PromptIds(Arc::clone(&self.prepared.prompt))
     }
 
     /// The reader of choice `index`.

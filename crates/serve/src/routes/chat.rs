@@ -49,7 +49,7 @@ pub(crate) async fn create(
         let chunks = ChatChunks::new(head, samples.len(), (logprobs, reading), delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)
     } else {
-        whole(&head, samples, (logprobs, reading), delivery.explain).await?
+        whole(&head, samples, (logprobs, reading), delivery).await?
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

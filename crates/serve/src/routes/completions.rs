@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::{CompletionRequest, parse_completion};
 use crate::reply::completion::{CompletionChunks, Echo, Extras, OBJECT, Writer, whole};
-use crate::reply::{Head, describe};
+use crate::reply::{Head, PromptIds, describe};
 use crate::samples::Samples;
 use crate::{body, sse};
 
@@ -65,6 +65,7 @@ fn prepare(
     let (mut all, mut writers) = (Vec::new(), Vec::new());
     // Prompts without a seed get consecutive ones, so that equal prompts may differ in answers.
     let entropy = app.draw();
+    let token_ids = request.delivery.token_ids;
     for (number, input) in (0u64..).zip(std::mem::take(&mut request.prompts)) {
         let text = match &input {
             Input::Text(text) if request.echo => Some(text.clone()),
@@ -91,6 +92,7 @@ fn prepare(
                 echo: echo.clone(),
                 offset: 0,
                 is_first_sample: sample == 0,
+                prompt_ids: token_ids.then(|| PromptIds(Arc::clone(&prepared.prompt))),
             });
         }
         all.push(prepared);

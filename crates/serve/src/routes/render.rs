@@ -11,6 +11,7 @@ use ucuz_llm::GenerateRequest;
 
 use crate::app::App;
 use crate::body;
+use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::{parse_chat, parse_completion};
 use crate::reply::json;
@@ -31,10 +32,12 @@ pub(crate) async fn completion(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let caller = Caller::of(&request);
     let body = body::read(request, &app).await?;
     let render = move |app: &App| {
         let request = parse_completion(&body)?;
         app.check_model(request.model.as_deref())?;
+        caller.class(app, &request.standing)?;
         let prompts = request.prompts.into_iter().map(|input| {
             let generate = GenerateRequest {
                 input,
@@ -52,10 +55,12 @@ pub(crate) async fn chat(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let caller = Caller::of(&request);
     let body = body::read(request, &app).await?;
     let render = move |app: &App| {
         let request = parse_chat(&body)?;
         app.check_model(request.model.as_deref())?;
+        caller.class(app, &request.standing)?;
         token_ids(app, &request.generate, "messages")
     };
     let token_ids = app.prepare(render).await?;

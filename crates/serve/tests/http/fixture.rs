@@ -37,6 +37,8 @@ pub struct Setup {
     pub waiting: usize,
     /// Tokens a step.
     pub step_rows: usize,
+    /// Tokens of a prompt and its answer.
+    pub context: usize,
     /// Whether steps wait for [`Gate::allow`].
     pub gated: bool,
     pub template: &'static str,
@@ -51,6 +53,7 @@ impl Default for Setup {
             sequences: 8,
             waiting: 32,
             step_rows: 64,
+            context: CONTEXT,
             gated: false,
             template: TEMPLATE,
             options,
@@ -194,7 +197,7 @@ fn is_empty(stats: &Stats) -> bool {
 
 fn llm(setup: &Setup, gate: &Gate) -> (Llm, SimControl) {
     let tokenizer = Arc::new(tokenizer());
-    let mut options = SimOptions::new(setup.step_rows, setup.sequences, CONTEXT, BLOCKS);
+    let mut options = SimOptions::new(setup.step_rows, setup.sequences, setup.context, BLOCKS);
     options.limits.vocab = VOCAB;
     options.reply = Some(Arc::new(next_token));
     if setup.gated {
@@ -214,13 +217,13 @@ fn llm(setup: &Setup, gate: &Gate) -> (Llm, SimControl) {
             tokenizer,
             template,
             handle,
-            info: info(),
+            info: info(setup.context),
         }),
         control,
     )
 }
 
-fn info() -> ModelInfo {
+fn info(context: usize) -> ModelInfo {
     let defaults = GenerationDefaults {
         temperature: Some(0.0),
         top_k: Some(40),
@@ -233,8 +236,8 @@ fn info() -> ModelInfo {
         bits_per_weight: 4.5,
         file_bytes: 563,
         weight_bytes: 600,
-        context: CONTEXT,
-        trained_context: CONTEXT,
+        context,
+        trained_context: context,
         vocab: VOCAB,
         kv_dtype: KvDtype::Bf16,
         kv_bytes_per_token: 16,

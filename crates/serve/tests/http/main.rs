@@ -7,6 +7,7 @@
 )]
 
 mod bad_requests;
+mod bodies;
 mod chat;
 mod client;
 mod completions;
@@ -20,10 +21,13 @@ mod life;
 mod messages;
 mod models;
 mod mutations;
+mod mutator;
+mod openapi;
 mod page;
 mod responses;
 mod routers;
 mod structured;
 mod tenants;
 mod tls;
+mod token_ids;
 mod tools;

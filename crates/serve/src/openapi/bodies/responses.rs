@@ -1,0 +1,118 @@
+//! `POST /v1/responses`.
+
+use super::sampling::{MODEL, SEED, STANDING, STREAM};
+use super::structured::NAMED_SCHEMA;
+use crate::openapi::schema::Kind::{
+    Above, Any, Anything, Integer, List, Map, Number, Object, ShortText, Text, Word,
+};
+use crate::openapi::schema::{Field, Kind, Shape, field, needed};
+use crate::protocol::{METADATA_MAX, NOTHING, RESPONSES_SPARE};
+
+const PART: Shape = Shape {
+    name: "InputPart",
+    groups: &[&[
+        needed(
+            "type",
+            Word(&["input_text", "output_text"]),
+            "There is no other type.",
+        ),
+        needed("text", Text, "The text."),
+        field("annotations", Anything, "Has no effect."),
+        field("logprobs", Anything, "Has no effect."),
+    ]],
+    spare: NOTHING,
+};
+
+const ITEM: Shape = Shape {
+    name: "InputItem",
+    groups: &[&[
+        needed(
+            "role",
+            Word(&["system", "developer", "user", "assistant"]),
+            "Who speaks; `developer` is another name of `system`.",
+        ),
+        needed(
+            "content",
+            Any(&[Text, List(&Object(&PART), 1, usize::MAX)]),
+            "Text, or parts of text joined by a space.",
+        ),
+        field("type", Word(&["message"]), "There is no other type.").or("\"message\""),
+        field("id", Anything, "Has no effect."),
+        field("status", Anything, "Has no effect."),
+    ]],
+    spare: NOTHING,
+};
+
+const PLAIN: Shape = Shape {
+    name: "PlainTextFormat",
+    groups: &[&[needed(
+        "type",
+        Word(&["text", "json_object"]),
+        "Any text, or any JSON object.",
+    )]],
+    spare: NOTHING,
+};
+
+const SCHEMA: Shape = Shape {
+    name: "SchemaTextFormat",
+    groups: &[
+        &[needed(
+            "type",
+            Word(&["json_schema"]),
+            "JSON that follows a schema.",
+        )],
+        NAMED_SCHEMA,
+    ],
+    spare: NOTHING,
+};
+
+const TEXT: Shape = Shape {
+    name: "TextOptions",
+    groups: &[&[field(
+        "format",
+        Any(&[Object(&PLAIN), Object(&SCHEMA)]),
+        "What the answer must look like.",
+    )]],
+    spare: NOTHING,
+};
+
+/// Keys of `metadata` are as short as JSON Schema can say; the server counts bytes.
+const NOTES: Kind = Map(
+    &ShortText(0, METADATA_MAX.2),
+    METADATA_MAX.0,
+    "^[\\s\\S]{0,64}$",
+);
+
+const OWN: &[Field] = &[
+    needed(
+        "input",
+        Any(&[Text, List(&Object(&ITEM), 1, usize::MAX)]),
+        "A text, or the conversation so far.",
+    ),
+    field("instructions", Text, "What stands before it."),
+    field(
+        "max_output_tokens",
+        Integer(1, u32::MAX as u64),
+        "Most tokens of the answer; without it, as many as the context holds.",
+    ),
+    field(
+        "temperature",
+        Number(0.0, 2.0),
+        "0 takes the likeliest token each time.",
+    ),
+    field(
+        "top_p",
+        Above(0.0, 1.0),
+        "Only the likeliest tokens that together have this probability.",
+    ),
+    SEED,
+    field("text", Object(&TEXT), "What the answer must look like."),
+    field("metadata", NOTES, "Told back in the answer."),
+    STREAM,
+];
+
+pub(in crate::openapi) const RESPONSES: Shape = Shape {
+    name: "ResponsesRequest",
+    groups: &[&[MODEL], OWN, STANDING],
+    spare: RESPONSES_SPARE,
+};
