@@ -18,7 +18,7 @@ pub fn steers(c: char) -> bool {
     }
 }
 
-/// `text` with every character that [steers](steers) written as `\u{1b}`.
+/// `text` with every character that [steers] written as `\u{1b}`.
 pub fn visible(text: &str) -> String {
     let (mut filter, mut shown) = (Visible::default(), String::with_capacity(text.len()));
     filter.push(text, &mut shown);
