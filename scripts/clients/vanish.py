@@ -3,7 +3,7 @@
     python vanish.py HOST:PORT PID [CLIENTS]          CLIENTS (default 500) each round, two rounds
 
 After each round the engine's free blocks and byte counters must be back at the start value exactly; resident memory after the
-second round must be within 2 % of that after the first. Exits 1 otherwise.
+second round must not be more than 2 % above that after the first. Exits 1 otherwise.
 """
 import json
 import random
@@ -97,8 +97,9 @@ print(f"start: {start}; resident {rss()} KiB")
 first, second = round_of(1, start), round_of(2, start)
 change = (second - first) / first
 print(f"resident memory after the second round, cached blocks left out: {change:+.2%}")
-if abs(change) > 0.02:
-    sys.exit("FAILED: resident memory moved by more than 2 %")
+# Blocks that stay cached may lie in memory that was touched before, so that what is left can shrink; growth is a leak.
+if change > 0.02:
+    sys.exit("FAILED: resident memory grew by more than 2 %")
 answer = json.dumps({"prompt": "Hello", "max_tokens": 4}).encode()
 request = urllib.request.Request(f"http://{host}:{port}/v1/completions", answer, {"content-type": "application/json"})
 with urllib.request.urlopen(request, timeout=60) as r:

@@ -49,6 +49,7 @@ const UNSAFE: &[&str] = &[
     "crates/cpu/src/pool.rs",
     "crates/cpu/src/repack.rs",
     "crates/cpu/src/table.rs",
+    "crates/cpu/src/table/tiles.rs",
     "crates/cpu/tests/amx.rs",
     "crates/formats/src/mmap.rs",
 ];

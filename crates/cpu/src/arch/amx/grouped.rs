@@ -25,6 +25,7 @@ const CHUNK_GROUPS: usize = 8;
 const PASS_PANELS: usize = 2;
 /// Blocks that share one unpacking of the weights.
 const PASS_BLOCKS: usize = 8;
+
 /// Sums of one group as they leave the unit, `[part][activation row][weight row]`, i32 or f32: a part for each plane of the
 /// activations, or for each half of each plane.
 #[derive(Debug, Clone, Copy)]
