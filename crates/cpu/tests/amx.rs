@@ -252,18 +252,29 @@ fn instructions(format: Format, rows: usize) -> Option<u64> {
 
 /// Configure and release, and per product: zero or not, two loads, dot, store.
 #[test]
-fn tiles_compute_products_of_eight_rows_or_more_and_no_others() {
+fn tiles_compute_products_of_enough_rows_and_no_others() {
     let groups = 2;
-    for (format, of_block) in [
-        (Format::Q4_1, 2 + 2 * groups * 5),
-        (Format::IQ4_NL, 2 + groups * 5),
-        // Four registers of sums are cleared whatever the shape, and one is stored.
-        (Format::BF16, 2 + 4 + groups * 3 + 1),
+    // Weights of a group are loaded once for both codes of an activation; a block that is not whole is left to vectors.
+    let codes_of_block = groups * (1 + 2 * 4);
+    let floats = |of_block: u64| [(1, 0), (7, 0), (8, of_block), (16, of_block)];
+    for (format, counts) in [
+        (
+            Format::Q4_1,
+            [
+                (16, 0),
+                (23, 0),
+                (24, 2 + codes_of_block),
+                (32, 2 + 2 * codes_of_block),
+            ],
+        ),
+        (Format::IQ4_NL, floats(2 + groups * 5)),
+        // Four registers of sums are cleared and stored whatever the shape.
+        (Format::BF16, floats(2 + 4 + groups * 3 + 4)),
         // The same with one span of 64 columns.
-        (Format::Int8Row, 2 + 4 + 3 + 1),
-        (Format::F32, 0),
+        (Format::Int8Row, floats(2 + 4 + 3 + 4)),
+        (Format::F32, floats(0)),
     ] {
-        for (rows, expected) in [(1, 0), (7, 0), (8, of_block), (16, of_block)] {
+        for (rows, expected) in counts {
             match instructions(format, rows) {
                 Some(count) => assert_eq!(count, expected, "{format}, {rows} rows"),
                 None => println!("skipped: instructions are counted in the emulator alone"),
