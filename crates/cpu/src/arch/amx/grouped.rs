@@ -8,7 +8,7 @@
 //!       for each group:                                 sixteen rows of sums in sixteen registers: scale and add
 //! ```
 //! Sums go through memory because tile registers have no other way out: 16 stores and 16 loads a product. Measured on Sapphire
-//! Rapids: a product, its two loads and its store take some 36 cycles, its rows of Q4_1 some 50, and one after the other with
+//! Rapids, in loops of these instructions alone: a product, its two loads and its store take some 36 cycles, its rows of Q4_1 some 50, and one after the other with
 //! one `tilezero` among them takes as long as both. So nothing is gained by mixing them group by group, and where another
 //! thread of the core is at work, mixing loses: all products of a chunk come first.
 

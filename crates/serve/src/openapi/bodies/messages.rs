@@ -2,11 +2,9 @@
 
 use ucuz_llm::LIMITS;
 
-use super::sampling::{MODEL, SEED, STANDING, STREAM};
-use crate::openapi::schema::Kind::{
-    Above, Any, Anything, Integer, List, Number, Object, ShortText, Text, Word,
-};
-use crate::openapi::schema::{Field, Kind, Shape, U32_OR_MINUS_ONE, field, needed};
+use super::sampling::{MODEL, SEED, STANDING, STREAM, TEMPERATURE, TOP_K, TOP_P};
+use crate::openapi::schema::Kind::{Any, Anything, Integer, List, Object, ShortText, Text, Word};
+use crate::openapi::schema::{Field, Kind, Shape, field, needed};
 use crate::protocol::{MESSAGES_SPARE, NOTHING};
 
 const BLOCK: Shape = Shape {
@@ -61,21 +59,9 @@ const OWN: &[Field] = &[
         List(&ShortText(1, LIMITS.stop_bytes), 0, LIMITS.stop_strings),
         "Texts that end the answer; they are not part of it.",
     ),
-    field(
-        "temperature",
-        Number(0.0, 2.0),
-        "0 takes the likeliest token each time.",
-    ),
-    field(
-        "top_k",
-        U32_OR_MINUS_ONE,
-        "Only so many of the likeliest tokens; 0 or -1: all.",
-    ),
-    field(
-        "top_p",
-        Above(0.0, 1.0),
-        "Only the likeliest tokens that together have this probability.",
-    ),
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
     SEED,
     field("thinking", Object(&THINKING), "Only to be switched off."),
     STREAM,

@@ -1,9 +1,9 @@
 //! `POST /v1/responses`.
 
-use super::sampling::{MODEL, SEED, STANDING, STREAM};
+use super::sampling::{MODEL, SEED, STANDING, STREAM, TEMPERATURE, TOP_P};
 use super::structured::NAMED_SCHEMA;
 use crate::openapi::schema::Kind::{
-    Above, Any, Anything, Integer, List, Map, Number, Object, ShortText, Text, Word,
+    Any, Anything, Integer, List, Map, Object, ShortText, Text, Word,
 };
 use crate::openapi::schema::{Field, Kind, Shape, field, needed};
 use crate::protocol::{METADATA_MAX, NOTHING, RESPONSES_SPARE};
@@ -95,16 +95,8 @@ const OWN: &[Field] = &[
         Integer(1, u32::MAX as u64),
         "Most tokens of the answer; without it, as many as the context holds.",
     ),
-    field(
-        "temperature",
-        Number(0.0, 2.0),
-        "0 takes the likeliest token each time.",
-    ),
-    field(
-        "top_p",
-        Above(0.0, 1.0),
-        "Only the likeliest tokens that together have this probability.",
-    ),
+    TEMPERATURE,
+    TOP_P,
     SEED,
     field("text", Object(&TEXT), "What the answer must look like."),
     field("metadata", NOTES, "Told back in the answer."),

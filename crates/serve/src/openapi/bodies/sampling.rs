@@ -20,6 +20,24 @@ pub(super) const SEED: Field = field(
     "The same seed and prompt give the same tokens; -1 or none draws one.",
 );
 
+pub(super) const TEMPERATURE: Field = field(
+    "temperature",
+    Number(0.0, 2.0),
+    "0 takes the likeliest token each time.",
+);
+
+pub(super) const TOP_K: Field = field(
+    "top_k",
+    U32_OR_MINUS_ONE,
+    "Only so many of the likeliest tokens; 0 or -1: all.",
+);
+
+pub(super) const TOP_P: Field = field(
+    "top_p",
+    Above(0.0, 1.0),
+    "Only the likeliest tokens that together have this probability.",
+);
+
 pub(super) const STREAM: Field = field(
     "stream",
     Switch,
@@ -87,21 +105,9 @@ const LOGPROBS: Kind = Integer(0, LIMITS.logprobs as u64);
 
 /// Sampling, lengths and ends; what is left out is the model's own setting.
 pub(super) const GENERATION: &[Field] = &[
-    field(
-        "temperature",
-        Number(0.0, 2.0),
-        "0 takes the likeliest token each time.",
-    ),
-    field(
-        "top_k",
-        U32_OR_MINUS_ONE,
-        "Only so many of the likeliest tokens; 0 or -1: all.",
-    ),
-    field(
-        "top_p",
-        Above(0.0, 1.0),
-        "Only the likeliest tokens that together have this probability.",
-    ),
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
     field(
         "min_p",
         Number(0.0, 1.0),
