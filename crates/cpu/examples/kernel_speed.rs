@@ -12,8 +12,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use bytemuck::Zeroable;
-use ucuz_cpu::activations::I8Group;
+use ucuz_cpu::activations::{Codes, Tile};
 use ucuz_cpu::detect::{CpuFeatures, default_threads};
 use ucuz_cpu::pool::ThreadPool;
 use ucuz_cpu::table::{CodedCall, Kernels};
@@ -41,19 +40,24 @@ fn measure(mut run: impl FnMut()) -> (f64, f64) {
     (seconds[0], seconds[RUNS / 2])
 }
 
-/// Best and median operations per second of one kernel with `rows` activation rows of `planes` codes.
-fn kernel(kernels: &Kernels, format: Format, rows: usize, planes: usize) -> (f64, f64) {
+/// What quantises and what multiplies, for one kind of codes.
+type Kind<X> = (
+    fn(&mut [X], &[f32], usize),
+    fn(&mut Tile, &CodedCall<'_, X>),
+);
+
+/// Best and median operations per second of one kernel with `rows` activation rows.
+fn kernel<X: Codes>((quantise, linear): Kind<X>, format: Format, rows: usize) -> (f64, f64) {
     let layout = PanelLayout::new(format, 16, GROUPS * 32).unwrap();
     let PanelKind::Coded(coded) = layout.kind else {
         unreachable!("integer formats have coded panels");
     };
     let panel = vec![0x11; layout.panel_bytes()];
     let x = vec![1.0; rows * layout.cols];
-    let mut groups = vec![I8Group::zeroed(); GROUPS * planes];
-    (kernels.quantise_block)(&mut groups, &x, layout.cols, planes);
+    let mut groups = vec![X::zeroed(); GROUPS];
+    quantise(&mut groups, &x, layout.cols);
     let mut tile = [[0.0; 16]; 16];
     let call = CodedCall {
-        planes,
         panel: &panel,
         coded,
         groups: &groups,
@@ -62,10 +66,10 @@ fn kernel(kernels: &Kernels, format: Format, rows: usize, planes: usize) -> (f64
     };
     let (best, median) = measure(|| {
         for _ in 0..CALLS {
-            (kernels.linear_i8)(black_box(&mut tile), black_box(&call));
+            linear(black_box(&mut tile), black_box(&call));
         }
     });
-    let operations = (2 * CALLS * rows * 16 * layout.cols * planes) as f64;
+    let operations = (2 * CALLS * rows * 16 * layout.cols * X::DIGITS) as f64;
     (operations / best, operations / median)
 }
 
@@ -103,10 +107,15 @@ fn main() {
     );
     let kernels = Kernels::for_tier(tier).unwrap();
     for info in FORMATS.iter().filter(|f| f.arithmetic == Arithmetic::I8) {
-        for (rows, planes) in [(1, 1), (4, 1), (16, 1), (16, 2)] {
-            let (best, median) = kernel(kernels, info.format, rows, planes);
+        let one_digit = (kernels.quantise_i8, kernels.linear_i8);
+        let two_digits = (kernels.quantise_i12, kernels.linear_i12);
+        for (rows, digits) in [(1, 1), (4, 1), (16, 1), (1, 2), (16, 2)] {
+            let (best, median) = match digits {
+                1 => kernel(one_digit, info.format, rows),
+                _ => kernel(two_digits, info.format, rows),
+            };
             println!(
-                "{:6} {rows:2} rows of {planes} codes: best {:5.0} GOP/s, median {:5.0}, {:3.0} % of the ceiling",
+                "{:6} {rows:2} rows of {digits} digits: best {:5.0} GOP/s, median {:5.0}, {:3.0} % of the ceiling",
                 info.name,
                 best / 1e9,
                 median / 1e9,

@@ -1,7 +1,8 @@
 //! Activation rows in the form that the linear kernels read: blocks of up to 16 rows, packed once per Weight call.
 //!
 //! ```text
-//! int8   = blocks of 16 rows; a block is one I8Group per plane and 32 columns: columns ascending, planes of one group together
+//! int8   = blocks of 16 rows; a block is one I8Group per 32 columns
+//! int12  = blocks of 16 rows; a block is one I12Group per 32 columns; a row's scale is that of 256 columns
 //! rows   = blocks of 16 rows under one scale each: a RowHead, and one RowSpan per 64 columns
 //! floats = blocks of 8 rows; a block of R rows (R = 1, 2, 4, 8) is [columns, padded to 32][R]
 //! tiles  = blocks of 16 rows; a block is one Bf16Group per 32 columns, for tiers with a tile unit
@@ -9,7 +10,7 @@
 //! Rows that pad a block are zero. Here: the types and the portable packing, which every tier compiles for itself.
 
 use bytemuck::{Pod, Zeroable};
-use ucuz_tensor::format::GROUP;
+use ucuz_tensor::format::{GROUP, SEGMENT};
 use ucuz_tensor::layout::{PANEL_ROWS, ROW_SPAN};
 use ucuz_tensor::numerics::RowScale;
 use ucuz_tensor::numerics::{bf16_bits, bf16_round};
@@ -22,16 +23,13 @@ pub const FLOAT_ROWS: usize = 8;
 /// Products of up to 16 activation rows with one panel: `[activation row][weight row]`.
 pub type Tile = [[f32; PANEL_ROWS]; BLOCK_ROWS];
 
-/// 32 columns of 16 activation rows in int8, with everything about them that kernels need. Of a pair, the first group has
-/// the high codes and all numbers, about both planes together; of the second only the codes are read.
+/// What 16 rows of codes have in common over one group, entry by entry a row.
 ///
 /// Entry 0 and 1 of a triple is about the two halves of 16 columns, entry 2 about the whole group.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
-pub struct I8Group {
-    /// `[row][column]`, within ±127.
-    pub codes: [[i8; GROUP]; BLOCK_ROWS],
-    /// `absmax / 127` of each row, of a pair `/ 256`; NaN if a value is not finite, which makes all outputs of that row NaN.
+pub struct About {
+    /// What a code counts; NaN if a value under it is not finite, which makes all outputs of that row NaN.
     pub scales: [f32; BLOCK_ROWS],
     /// Sums of the codes, exact.
     pub sums: [[f32; BLOCK_ROWS]; 3],
@@ -41,6 +39,93 @@ pub struct I8Group {
     pub minus_128_sums: [[i32; BLOCK_ROWS]; 3],
 }
 
+/// 32 columns of 16 activation rows in codes of one int8 digit (`Arithmetic::I8`).
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct I8Group {
+    /// `[row][digit][column]`, within ±127.
+    pub codes: [[[i8; GROUP]; 1]; BLOCK_ROWS],
+    /// The rest.
+    pub about: About,
+}
+
+/// 32 columns of 16 activation rows in codes of two int8 digits, 16 of the second in one of the first (`Arithmetic::I12`).
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct I12Group {
+    /// `[row][digit][column]`, within ±127 and in -8 to 7: a row is one row of a tile.
+    pub codes: [[[i8; GROUP]; 2]; BLOCK_ROWS],
+    /// The rest.
+    pub about: About,
+}
+
+/// A kind of integer codes, 32 columns of 16 rows at a time.
+pub trait Codes: Pod + Send + Sync + std::fmt::Debug {
+    /// int8 digits of a code.
+    const DIGITS: usize;
+    /// Groups under one scale.
+    const SEGMENT: usize;
+    /// Largest code that is made: `127`, times 16 with two digits.
+    const MOST: i32;
+
+    /// The scale of codes from that of codes within ±127.
+    fn scale(of: RowScale) -> RowScale;
+    /// The digits of a row, the first first.
+    fn digits(&self, row: usize) -> &[[i8; GROUP]];
+    /// The digits of all rows, `[row][digit][column]`.
+    fn all_digits(&self) -> &[u8];
+    /// The digits of a row, to be written.
+    fn digits_mut(&mut self, row: usize) -> &mut [[i8; GROUP]];
+    /// The rest.
+    fn about(&self) -> &About;
+    /// The same, to be written.
+    fn about_mut(&mut self) -> &mut About;
+}
+
+macro_rules! codes {
+    ($group:ident, $digits:literal, $segment:expr, $most:expr, $scale:expr) => {
+        impl Codes for $group {
+            const DIGITS: usize = $digits;
+            const SEGMENT: usize = $segment;
+            const MOST: i32 = $most;
+
+            #[inline(always)]
+            fn scale(of: RowScale) -> RowScale {
+                $scale(of)
+            }
+            #[inline(always)]
+            fn digits(&self, row: usize) -> &[[i8; GROUP]] {
+                &self.codes[row]
+            }
+            #[inline(always)]
+            fn all_digits(&self) -> &[u8] {
+                bytemuck::bytes_of(&self.codes)
+            }
+            #[inline(always)]
+            fn digits_mut(&mut self, row: usize) -> &mut [[i8; GROUP]] {
+                &mut self.codes[row]
+            }
+            #[inline(always)]
+            fn about(&self) -> &About {
+                &self.about
+            }
+            #[inline(always)]
+            fn about_mut(&mut self) -> &mut About {
+                &mut self.about
+            }
+        }
+    };
+}
+
+codes!(I8Group, 1, 1, 127, |scale| scale);
+codes!(
+    I12Group,
+    2,
+    SEGMENT / GROUP,
+    16 * 127,
+    RowScale::in_16_steps
+);
+
 /// 32 columns of 16 activation rows in bf16: the first operand of a tile product.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
@@ -49,41 +134,34 @@ pub struct Bf16Group {
     pub rows: [[u16; GROUP]; BLOCK_ROWS],
 }
 
-/// Largest code of a pair: `256 · 127 + 127`.
-pub const PAIR_MAX: i32 = 256 * 127 + 127;
-
-/// Splits a code within ±[`PAIR_MAX`] into `(q, q')` with `256 q + q'` next to it: exact but where `q'` would be -128.
+/// Splits a code within ±2039 into `(q, q')` with `16 q + q'` equal to it, `q'` in -8 to 7.
 #[inline(always)]
-pub fn split_pair(code: i32) -> (i32, i32) {
-    let q = (code + 128) >> 8;
-    (q, (code - 256 * q).max(-127))
+pub fn split(code: i32) -> (i32, i32) {
+    let q = (code + 8) >> 4;
+    (q, code - 16 * q)
 }
 
-/// Quantises `x`, 32 columns of one row, into row `row` of a group of one or two planes.
+/// Quantises `x`, the columns of a segment of one row, into row `row` of its groups.
 #[inline(always)]
-fn set_row(planes: &mut [I8Group], row: usize, x: &[f32; GROUP]) {
-    let (scale, most) = match planes.len() {
-        1 => (RowScale::of(x), 127),
-        _ => (RowScale::of(x).in_256_steps(), PAIR_MAX),
-    };
-    if scale.is_zero() {
-        for plane in planes {
-            plane.clear_codes(row);
-            plane.scales[row] = scale.scale;
+fn set_row<X: Codes>(groups: &mut [X], row: usize, x: &[f32]) {
+    let scale = X::scale(RowScale::of(x));
+    for (group, x) in groups.iter_mut().zip(x.as_chunks::<GROUP>().0) {
+        group.about_mut().scales[row] = scale.scale;
+        if scale.is_zero() {
+            clear_codes(group, row);
+            continue;
         }
-        return;
+        let codes: [i32; GROUP] = std::array::from_fn(|i| scale.code_within(x[i], X::MOST));
+        match group.digits_mut(row) {
+            [only] => *only = codes.map(|code| code as i8),
+            [first, second, ..] => {
+                *first = codes.map(|code| split(code).0 as i8);
+                *second = codes.map(|code| split(code).1 as i8);
+            }
+            [] => {}
+        }
+        group.about_mut().set_sums(row, halves(&codes));
     }
-    let codes: [i32; GROUP] = std::array::from_fn(|i| scale.code_within(x[i], most));
-    let [first, rest @ ..] = planes else { return };
-    first.scales[row] = scale.scale;
-    let [second] = rest else {
-        first.codes[row] = codes.map(|code| code as i8);
-        return first.set_sums(row, halves(&codes));
-    };
-    let pairs = codes.map(split_pair);
-    first.codes[row] = pairs.map(|(q, _)| q as i8);
-    second.codes[row] = pairs.map(|(_, rest)| rest as i8);
-    first.set_sums(row, halves(&pairs.map(|(q, rest)| 256 * q + rest)));
 }
 
 /// Sums of both halves of a group.
@@ -92,8 +170,8 @@ fn halves(codes: &[i32; GROUP]) -> [i32; 2] {
     [codes[..16].iter().sum(), codes[16..].iter().sum()]
 }
 
-impl I8Group {
-    /// Stores what follows from the sums of both halves of a row's codes (of a pair: both planes together).
+impl About {
+    /// Stores what follows from the sums of both halves of a row's codes.
     #[inline(always)]
     pub fn set_sums(&mut self, row: usize, [low, high]: [i32; 2]) {
         for (which, sum) in [low, high, low + high].into_iter().enumerate() {
@@ -102,35 +180,33 @@ impl I8Group {
             self.minus_128_sums[which][row] = -128 * sum;
         }
     }
-
-    /// Makes a row's codes zero and leaves its scale.
-    #[inline(always)]
-    pub fn clear_codes(&mut self, row: usize) {
-        self.codes[row] = [0; GROUP];
-        self.set_sums(row, [0; 2]);
-    }
-
-    /// Makes a row zero.
-    #[inline(always)]
-    pub fn clear_row(&mut self, row: usize) {
-        self.scales[row] = 0.0;
-        self.clear_codes(row);
-    }
 }
 
-/// Quantises up to 16 rows `x: [rows, cols]` into one block of `planes` (1 or 2) codes a number; `cols` is a multiple of 32.
+/// Makes a row's codes zero and leaves its scale.
 #[inline(always)]
-pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize, planes: usize) {
+pub fn clear_codes<X: Codes>(group: &mut X, row: usize) {
+    group.digits_mut(row).fill([0; GROUP]);
+    group.about_mut().set_sums(row, [0; 2]);
+}
+
+/// Makes a row zero.
+#[inline(always)]
+pub fn clear_row<X: Codes>(group: &mut X, row: usize) {
+    group.about_mut().scales[row] = 0.0;
+    clear_codes(group, row);
+}
+
+/// Quantises up to 16 rows `x: [rows, cols]` into one block; `cols` is a multiple of 32.
+#[inline(always)]
+pub fn quantise_block<X: Codes>(block: &mut [X], x: &[f32], cols: usize) {
     let rows = x.len() / cols;
-    for (g, group) in block.chunks_exact_mut(planes).enumerate() {
+    for (segment, groups) in block.chunks_mut(X::SEGMENT).enumerate() {
         for row in 0..rows {
-            let start = row * cols + g * GROUP;
-            if let Some(columns) = x[start..].first_chunk() {
-                set_row(group, row, columns);
-            }
+            let columns = &x[row * cols + segment * X::SEGMENT * GROUP..];
+            set_row(groups, row, &columns[..groups.len() * GROUP]);
         }
         for row in rows..rows.next_power_of_two() {
-            group.iter_mut().for_each(|plane| plane.clear_row(row));
+            groups.iter_mut().for_each(|group| clear_row(group, row));
         }
     }
 }
@@ -261,7 +337,7 @@ mod tests {
 
     fn quantise(x: &[f32; GROUP]) -> I8Group {
         let mut block = [I8Group::zeroed()];
-        quantise_block(&mut block, x, GROUP, 1);
+        quantise_block(&mut block, x, GROUP);
         block[0]
     }
 
@@ -275,14 +351,14 @@ mod tests {
         x[..5].copy_from_slice(&[127.0, 0.5, 1.5, -2.5, -126.7]);
         x[31] = 3.0;
         let group = quantise(&x);
-        assert_eq!(group.codes[0][..5], [127, 0, 2, -2, -127]);
-        assert_eq!(group.scales[0], 1.0);
+        assert_eq!(group.codes[0][0][..5], [127, 0, 2, -2, -127]);
+        assert_eq!(group.about.scales[0], 1.0);
         assert_eq!(
-            [group.sums[0][0], group.sums[1][0], group.sums[2][0]],
+            [group.about.sums[0][0], group.about.sums[1][0], group.about.sums[2][0]],
             [0.0, 3.0, 3.0]
         );
-        assert_eq!(group.minus_8_sums[1][0], -24);
-        assert_eq!(group.minus_128_sums[2][0], -384);
+        assert_eq!(group.about.minus_8_sums[1][0], -24);
+        assert_eq!(group.about.minus_128_sums[2][0], -384);
     }
 
     #[test]
@@ -298,7 +374,7 @@ mod tests {
         for (scale, expected, first) in cases {
             let group = quantise(&ramp(scale));
             assert_eq!(
-                (group.scales[0], group.codes[0][0]),
+                (group.about.scales[0], group.codes[0][0][0]),
                 (expected, first),
                 "{scale}"
             );
@@ -311,32 +387,38 @@ mod tests {
             let mut x = ramp(1.0);
             x[7] = bad;
             let group = quantise(&x);
-            assert!(group.scales[0].is_nan());
-            assert_eq!(group.codes[0], [0; GROUP]);
+            assert!(group.about.scales[0].is_nan());
+            assert_eq!(group.codes[0][0], [0; GROUP]);
         }
     }
 
     #[test]
-    fn pairs_split_every_code_and_both_halves_stay_within_127() {
-        for code in -PAIR_MAX..=PAIR_MAX {
-            let (q, rest) = split_pair(code);
-            assert!(q.abs() <= 127 && rest.abs() <= 127, "{code}");
-            let off = 256 * q + rest - code;
-            assert!(off == 0 || off == 1 && rest == -127, "{code}");
+    fn every_code_of_twelve_bits_is_its_two_digits() {
+        for code in -I12Group::MOST - 7..=I12Group::MOST + 7 {
+            let (q, rest) = split(code);
+            assert!(q.abs() <= 127 && (-8..8).contains(&rest), "{code}");
+            assert_eq!(16 * q + rest, code);
         }
     }
 
     #[test]
-    fn a_pair_has_its_numbers_in_the_first_plane() {
-        let mut block = [I8Group::zeroed(); 2];
-        let mut x = [0.0; GROUP];
-        x[..4].copy_from_slice(&[127.0, 0.5, -1.0 / 256.0, -100.25]);
-        quantise_block(&mut block, &x, GROUP, 2);
-        assert_eq!(block[0].codes[0][..4], [127, 1, 0, -100]);
-        assert_eq!(block[1].codes[0][..4], [0, -127, -1, -64]);
-        assert_eq!(block[0].scales[0], 1.0 / 256.0);
-        let sum = 127 * 256 + (256 - 127) - 1 - (25_600 + 64);
-        assert_eq!(block[0].sums[2][0], sum as f32);
+    fn a_segment_shares_its_scale_and_the_next_has_its_own() {
+        const COLS: usize = SEGMENT + GROUP;
+        let mut block = [I12Group::zeroed(); COLS / GROUP];
+        let mut x = [0.0; COLS];
+        x[..4].copy_from_slice(&[127.0, 0.5, -1.0 / 16.0, -100.25]);
+        x[SEGMENT - 1] = 1.0;
+        x[SEGMENT] = 254.0;
+        quantise_block(&mut block, &x, COLS);
+        assert_eq!(block[0].codes[0][0][..4], [127, 1, 0, -100]);
+        assert_eq!(block[0].codes[0][1][..4], [0, -8, -1, -4]);
+        assert_eq!(block[0].about.sums[2][0], (127 * 16 + 8 - 1 - 1604) as f32);
+        assert_eq!(block[7].codes[0][0][31], 1);
+        for group in &block[..8] {
+            assert_eq!(group.about.scales[0], 1.0 / 16.0);
+        }
+        assert_eq!(block[8].about.scales[0], 1.0 / 8.0);
+        assert_eq!(block[8].codes[0][0][0], 127);
     }
 
     #[test]

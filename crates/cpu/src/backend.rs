@@ -105,7 +105,7 @@ enum Operands {
 impl Operands {
     const fn of(arithmetic: Arithmetic) -> Self {
         match arithmetic {
-            Arithmetic::I8 | Arithmetic::I8Pair | Arithmetic::I8Row => Self::Int8,
+            Arithmetic::I8 | Arithmetic::I12 | Arithmetic::I8Row => Self::Int8,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Bf16,
             Arithmetic::F32 => Self::Float32,
         }

@@ -5,7 +5,7 @@
 
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
-use crate::activations::{self, I8Group, Rounding, RowHead, RowSpan, Tile};
+use crate::activations::{self, I8Group, I12Group, Rounding, RowHead, RowSpan, Tile};
 use crate::arch::generic;
 use crate::arch::generic::attention::{SpanInput, SpanOutput};
 use crate::arch::generic::rope::QkRow;
@@ -16,19 +16,17 @@ use crate::detect::{CpuFeatures, Tier};
 
 mod tiles;
 
-pub use tiles::{TileBook, TileCall, TileCodes, TileKernels, TileOutput, TileStore};
+pub use tiles::{TileBook, TileCall, TileKernels, TileOutput, TileStore};
 
-/// One panel of integer weights times one block of int8 activations.
+/// One panel of integer weights times one block of integer codes.
 #[derive(Debug)]
-pub struct CodedCall<'a> {
+pub struct CodedCall<'a, X> {
     /// The panel.
     pub panel: &'a [u8],
     /// Its geometry.
     pub coded: CodedPanel,
-    /// The activation block: `planes` entries per 32 columns.
-    pub groups: &'a [I8Group],
-    /// int8 codes of one number: 1 (`Arithmetic::I8`) or 2 (`Arithmetic::I8Pair`).
-    pub planes: usize,
+    /// The activation block: one entry per 32 columns.
+    pub groups: &'a [X],
     /// Activation rows that count, 1 to 16; a kernel may write more rows of the tile.
     pub rows: usize,
     /// How far ahead of the panel's bytes memory is asked for, in bytes: a hint, which some tiers ignore.
@@ -115,14 +113,18 @@ pub struct CeilingLoops {
 pub struct Kernels {
     /// The tier.
     pub tier: Tier,
-    /// [`activations::quantise_block`].
-    pub quantise_block: fn(&mut [I8Group], &[f32], cols: usize, planes: usize),
+    /// [`activations::quantise_block`] for `Arithmetic::I8`.
+    pub quantise_i8: fn(&mut [I8Group], &[f32], cols: usize),
+    /// The same for `Arithmetic::I12`.
+    pub quantise_i12: fn(&mut [I12Group], &[f32], cols: usize),
     /// [`activations::quantise_rows`].
     pub quantise_rows: fn(&mut RowHead, &mut [RowSpan], &[f32], cols: usize),
     /// [`activations::pack_block`].
     pub pack_block: fn(&mut [f32], &[f32], usize, Rounding),
-    /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
-    pub linear_i8: fn(&mut Tile, &CodedCall<'_>),
+    /// Integer weights, `Arithmetic::I8`.
+    pub linear_i8: fn(&mut Tile, &CodedCall<'_, I8Group>),
+    /// The same, `Arithmetic::I12`.
+    pub linear_i12: fn(&mut Tile, &CodedCall<'_, I12Group>),
     /// Row-scaled weights, `Arithmetic::I8Row`.
     pub linear_rows: fn(&mut Tile, &RowCall<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.
@@ -189,10 +191,12 @@ impl Kernels {
 
 static GENERIC: Kernels = Kernels {
     tier: Tier::Generic,
-    quantise_block: activations::quantise_block,
+    quantise_i8: activations::quantise_block,
+    quantise_i12: activations::quantise_block,
     quantise_rows: activations::quantise_rows,
     pack_block: activations::pack_block,
-    linear_i8: generic::integer::linear_i8,
+    linear_i8: generic::integer::linear,
+    linear_i12: generic::integer::linear,
     linear_rows: generic::row_scaled::linear_rows,
     linear_codebook: generic::codebook::linear_codebook,
     linear_bf16: generic::float::linear_float::<generic::float::Bf16Columns>,
@@ -228,9 +232,9 @@ const GENERIC_FLOAT32: RateLoop = RateLoop {
 static AVX2: Kernels = Kernels {
     tier: Tier::Avx2,
     // SAFETY: detected, see `for_tier`.
-    quantise_block: |block, x, cols, planes| unsafe {
-        avx2::portable::quantise_block(block, x, cols, planes)
-    },
+    quantise_i8: |block, x, cols| unsafe { avx2::portable::quantise_block(block, x, cols) },
+    // SAFETY: detected, see `for_tier`.
+    quantise_i12: |block, x, cols| unsafe { avx2::portable::quantise_block(block, x, cols) },
     // SAFETY: detected, see `for_tier`.
     quantise_rows: |head, spans, x, cols| unsafe {
         avx2::portable::quantise_rows(head, spans, x, cols)
@@ -238,7 +242,9 @@ static AVX2: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx2::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
-    linear_i8: |tile, call| unsafe { avx2::integer::linear_i8(tile, call) },
+    linear_i8: |tile, call| unsafe { avx2::integer::linear(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_i12: |tile, call| unsafe { avx2::integer::linear(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_rows: |tile, call| unsafe { avx2::row_scaled::linear_rows(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -293,7 +299,9 @@ const AVX2_FLOAT32: RateLoop = RateLoop {
 #[cfg(target_arch = "x86_64")]
 static AVX2_VNNI: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
-    linear_i8: |tile, call| unsafe { avx2::integer::linear_i8_vnni(tile, call) },
+    linear_i8: |tile, call| unsafe { avx2::integer::linear_vnni(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_i12: |tile, call| unsafe { avx2::integer::linear_vnni(tile, call) },
     ..AVX2
 };
 
@@ -301,9 +309,9 @@ static AVX2_VNNI: Kernels = Kernels {
 static AVX512: Kernels = Kernels {
     tier: Tier::Avx512,
     // SAFETY: detected, see `for_tier`.
-    quantise_block: |block, x, cols, planes| unsafe {
-        avx512::quantise::quantise_block(block, x, cols, planes)
-    },
+    quantise_i8: |block, x, cols| unsafe { avx512::quantise::quantise_block(block, x, cols) },
+    // SAFETY: detected, see `for_tier`.
+    quantise_i12: |block, x, cols| unsafe { avx512::quantise::quantise_block(block, x, cols) },
     // SAFETY: detected, see `for_tier`.
     quantise_rows: |head, spans, x, cols| unsafe {
         avx512::quantise_rows::quantise_rows(head, spans, x, cols)
@@ -311,7 +319,9 @@ static AVX512: Kernels = Kernels {
     // SAFETY: detected, see `for_tier`.
     pack_block: |block, x, cols, r| unsafe { avx512::portable::pack_block(block, x, cols, r) },
     // SAFETY: detected, see `for_tier`.
-    linear_i8: |tile, call| unsafe { avx512::integer::linear_i8(tile, call) },
+    linear_i8: |tile, call| unsafe { avx512::integer::linear(tile, call) },
+    // SAFETY: detected, see `for_tier`.
+    linear_i12: |tile, call| unsafe { avx512::integer::linear(tile, call) },
     // SAFETY: detected, see `for_tier`.
     linear_rows: |tile, call| unsafe { avx512::row_scaled::linear_rows(tile, call) },
     // SAFETY: detected, see `for_tier`.
@@ -360,7 +370,9 @@ static AMX_TILES: TileKernels = TileKernels {
     // SAFETY: detected, see `for_tier`.
     pack_tiles: |block, x, cols| unsafe { amx::portable::pack_tiles(block, x, cols) },
     // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
-    linear_i8: |call, codes, output| unsafe { amx::integer::linear_i8(call, codes, output) },
+    linear_i8: |call, coded, output| unsafe { amx::integer::linear(call, coded, output) },
+    // SAFETY: the caller's promise.
+    linear_i12: |call, coded, output| unsafe { amx::integer::linear(call, coded, output) },
     // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
     linear_rows: |call, heads, output| unsafe { amx::row_scaled::linear_rows(call, heads, output) },
     // SAFETY: detected, see `for_tier`; the caller keeps the rest of its promise.
@@ -409,12 +421,11 @@ const AVX512_FLOAT32: RateLoop = RateLoop {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use bytemuck::Zeroable;
     use ucuz_tensor::format::{Arithmetic, FORMATS, GROUP};
     use ucuz_tensor::layout::{PanelKind, PanelLayout};
 
     use super::*;
-    use crate::activations::BLOCK_ROWS;
+    use crate::activations::{BLOCK_ROWS, Codes};
     use crate::arch::AHEAD_BYTES;
 
     const COLS: usize = 512;
@@ -455,12 +466,12 @@ mod tests {
                 6 => {
                     x[..2 * GROUP].fill(0.0);
                     x[..6].copy_from_slice(&[127.0, 0.5, 1.5, -0.5, -2.5, 126.5]);
-                    // The same for codes of two bytes.
+                    // The same for codes of two digits.
                     x[GROUP..GROUP + 5].copy_from_slice(&[
                         127.0,
-                        0.5 / 256.0,
-                        1.5 / 256.0,
-                        -2.5 / 256.0,
+                        0.5 / 16.0,
+                        1.5 / 16.0,
+                        -2.5 / 16.0,
                         126.5,
                     ]);
                 }
@@ -470,52 +481,76 @@ mod tests {
         x
     }
 
+    /// A function of both kinds of codes.
+    trait Kind: Codes {
+        fn quantise(kernels: &Kernels) -> fn(&mut [Self], &[f32], usize);
+        fn linear(kernels: &Kernels) -> fn(&mut Tile, &CodedCall<'_, Self>);
+    }
+
+    impl Kind for I8Group {
+        fn quantise(kernels: &Kernels) -> fn(&mut [Self], &[f32], usize) {
+            kernels.quantise_i8
+        }
+        fn linear(kernels: &Kernels) -> fn(&mut Tile, &CodedCall<'_, Self>) {
+            kernels.linear_i8
+        }
+    }
+
+    impl Kind for I12Group {
+        fn quantise(kernels: &Kernels) -> fn(&mut [Self], &[f32], usize) {
+            kernels.quantise_i12
+        }
+        fn linear(kernels: &Kernels) -> fn(&mut Tile, &CodedCall<'_, Self>) {
+            kernels.linear_i12
+        }
+    }
+
     #[test]
     fn every_tier_quantises_as_the_portable_one() {
         let mut state = 3;
-        for (planes, rows) in [1, 2]
-            .into_iter()
-            .flat_map(|p| (1..=BLOCK_ROWS).map(move |r| (p, r)))
-        {
+        for rows in 1..=BLOCK_ROWS {
             let x = rows_with_extremes(rows, &mut state);
-            let quantised = |kernels: &Kernels| {
-                // What was there before must not stay in any row that is read.
-                let junk = vec![[0x55u8; size_of::<I8Group>()]; COLS / GROUP * planes];
-                let mut groups: Vec<I8Group> = junk
-                    .iter()
-                    .map(|bytes| bytemuck::pod_read_unaligned(bytes))
-                    .collect();
-                (kernels.quantise_block)(&mut groups, &x, COLS, planes);
-                groups
+            check_quantise::<I8Group>(rows, &x);
+            check_quantise::<I12Group>(rows, &x);
+        }
+    }
+
+    fn check_quantise<X: Kind>(rows: usize, x: &[f32]) {
+        let quantised = |kernels: &Kernels| {
+            // What was there before must not stay in any row that is read.
+            let junk = vec![0x55u8; COLS / GROUP * size_of::<X>()];
+            let junk = junk.chunks(size_of::<X>());
+            let mut groups: Vec<X> = junk.map(bytemuck::pod_read_unaligned).collect();
+            X::quantise(kernels)(&mut groups, x, COLS);
+            groups
+        };
+        let expected = quantised(&GENERIC);
+        for tier in Tier::ALL {
+            let Some(kernels) = Kernels::for_tier(tier) else {
+                eprintln!("skipped: this processor lacks the {tier} tier");
+                continue;
             };
-            let expected = quantised(&GENERIC);
-            for tier in Tier::ALL {
-                let Some(kernels) = Kernels::for_tier(tier) else {
-                    eprintln!("skipped: this processor lacks the {tier} tier");
-                    continue;
-                };
-                let read = rows.next_power_of_two();
-                for (g, (got, expected)) in quantised(kernels).iter().zip(&expected).enumerate() {
-                    let what = format!("{tier}, {rows} rows, {planes} codes, entry {g}");
-                    assert_eq!(got.codes[..read], expected.codes[..read], "{what}");
-                    if g % planes == 0 {
-                        let bits = |x: [f32; BLOCK_ROWS]| {
-                            x[..read].iter().map(|x| x.to_bits()).collect::<Vec<_>>()
-                        };
-                        assert_eq!(bits(got.scales), bits(expected.scales), "{what}");
-                        for which in 0..3 {
-                            let sums = |group: &I8Group| bits(group.sums[which]);
-                            let minus = |group: &I8Group| {
-                                [group.minus_8_sums[which], group.minus_128_sums[which]]
-                                    .map(|sums| sums[..read].to_vec())
-                            };
-                            assert_eq!(sums(got), sums(expected), "{what}");
-                            assert_eq!(minus(got), minus(expected), "{what}");
-                        }
-                    }
+            for (g, (got, expected)) in quantised(kernels).iter().zip(&expected).enumerate() {
+                let what = format!("{tier}, {rows} rows, {} digits, group {g}", X::DIGITS);
+                for row in 0..rows.next_power_of_two() {
+                    assert_eq!(got.digits(row), expected.digits(row), "{what}");
+                    assert_eq!(about(got, row), about(expected, row), "{what}");
                 }
             }
         }
+    }
+
+    /// Scale and sums of a row, as bits.
+    fn about<X: Codes>(group: &X, row: usize) -> (u32, [(u32, i32, i32); 3]) {
+        let about = group.about();
+        let sums = std::array::from_fn(|which| {
+            (
+                about.sums[which][row].to_bits(),
+                about.minus_8_sums[which][row],
+                about.minus_128_sums[which][row],
+            )
+        });
+        (about.scales[row].to_bits(), sums)
     }
 
     /// A processor with AVX-VNNI takes one of the two, so both are held to the portable one here.
@@ -539,32 +574,36 @@ mod tests {
             let x: Vec<f32> = (0..BLOCK_ROWS * COLS)
                 .map(|_| (noise(&mut state) as f32 / 8e6 - 1.0).powi(3))
                 .collect();
-            for (planes, rows) in [1, 2]
-                .into_iter()
-                .flat_map(|p| [1, 2, 3, 16].map(|r| (p, r)))
-            {
-                let mut groups = vec![I8Group::zeroed(); COLS / GROUP * planes];
-                (GENERIC.quantise_block)(&mut groups, &x[..rows * COLS], COLS, planes);
-                let call = CodedCall {
-                    panel: &panel,
-                    coded,
-                    groups: &groups,
-                    planes,
-                    rows,
-                    ahead: AHEAD_BYTES,
-                };
-                let mut expected: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
-                (GENERIC.linear_i8)(&mut expected, &call);
-                for table in &tables {
-                    let mut tile: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
-                    (table.linear_i8)(&mut tile, &call);
-                    assert!(
-                        tile[..rows] == expected[..rows],
-                        "{} {planes} {rows}",
-                        info.name
-                    );
-                }
+            for rows in [1, 2, 3, 16] {
+                check_linear::<I8Group>(&tables, info.name, (&panel, coded), &x[..rows * COLS]);
+                check_linear::<I12Group>(&tables, info.name, (&panel, coded), &x[..rows * COLS]);
             }
+        }
+    }
+
+    fn check_linear<X: Kind>(
+        tables: &[&Kernels],
+        name: &str,
+        (panel, coded): (&[u8], CodedPanel),
+        x: &[f32],
+    ) {
+        let rows = x.len() / COLS;
+        let mut groups = vec![X::zeroed(); COLS / GROUP];
+        X::quantise(&GENERIC)(&mut groups, x, COLS);
+        let call = CodedCall {
+            panel,
+            coded,
+            groups: &groups,
+            rows,
+            ahead: AHEAD_BYTES,
+        };
+        let mut expected: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+        X::linear(&GENERIC)(&mut expected, &call);
+        for table in tables {
+            let mut tile: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+            X::linear(table)(&mut tile, &call);
+            let same = tile[..rows] == expected[..rows];
+            assert!(same, "{name}, {} digits, {rows} rows", X::DIGITS);
         }
     }
 }

@@ -254,19 +254,20 @@ fn instructions(format: Format, rows: usize) -> Option<u64> {
 #[test]
 fn tiles_compute_products_of_enough_rows_and_no_others() {
     let groups = 2;
-    // Weights of a group are loaded once for both codes of an activation; a block that is not whole is left to vectors.
-    let codes_of_block = groups * (1 + 2 * 4);
+    // Four-bit weights meet both digits of a group in one product; wider ones are loaded once for both. A block that is not
+    // whole is left to vectors.
+    let codes = |of_block: u64| {
+        [
+            (16, 0),
+            (23, 0),
+            (24, 2 + of_block),
+            (32, 2 + 2 * of_block),
+        ]
+    };
     let floats = |of_block: u64| [(1, 0), (7, 0), (8, of_block), (16, of_block)];
     for (format, counts) in [
-        (
-            Format::Q4_1,
-            [
-                (16, 0),
-                (23, 0),
-                (24, 2 + codes_of_block),
-                (32, 2 + 2 * codes_of_block),
-            ],
-        ),
+        (Format::Q4_1, codes(groups * 5)),
+        (Format::Q8_0, codes(groups * (1 + 2 * 4))),
         (Format::IQ4_NL, floats(2 + groups * 5)),
         // Four registers of sums are cleared and stored whatever the shape.
         (Format::BF16, floats(2 + 4 + groups * 3 + 4)),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ucuz_cpu::activations::PAIR_MAX;
+use ucuz_cpu::activations::{Codes, I12Group};
 use ucuz_cpu::{CpuBackend, Tier, emulator};
 use ucuz_tensor::backend::Limits;
 use ucuz_tensor::batch::{Batch, SeqSlot};
@@ -377,8 +377,8 @@ fn dots_of_stored_codes_fit_32_bits_for_every_format() {
         };
         // Codes with their bias, as the kernels multiply them, lifted to 128 at most.
         let stored = (1i64 << bits) - 1 + 128;
-        let most = 32 * stored.min(255) * i64::from(PAIR_MAX);
-        let undone = 32 * 128 * i64::from(PAIR_MAX);
+        let most = 32 * stored.min(255) * i64::from(I12Group::MOST);
+        let undone = 32 * 128 * i64::from(I12Group::MOST);
         assert!(most + undone < 1 << 31, "{}", info.name);
     }
 }

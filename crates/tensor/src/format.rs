@@ -8,6 +8,9 @@ use crate::quant::{self, Group};
 /// Columns of one group: the unit of activation scales and of every canonical sum.
 pub const GROUP: usize = 32;
 
+/// Columns that share the activation scale of [`Arithmetic::I12`]; the last segment of a row may be shorter.
+pub const SEGMENT: usize = 8 * GROUP;
+
 /// A stored number format; the discriminant indexes [`FORMATS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(
@@ -41,15 +44,18 @@ pub enum Format {
 /// Groups are [`GROUP`] columns, ascending. `x` is the activation row, `w` one weight row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// Activations quantised to int8 with one f32 scale per row and group; exact integer dots; per group
-    /// `acc = fma(total, s_x · d, acc)`, then, if the format has a minimum, `acc = fma(total_sum, s_x · m, acc)`.
+    /// Activations quantised to int8 with one f32 scale `s` per row and group; exact integer dots. A group gives
+    /// `g = fma(f32(dot), e, 0)`, then, if the format has a minimum, `g = fma(f32(sum of the codes), e', g)`; then
+    /// `acc = fma(g, s, acc)`.
     ///
-    /// `total` is `f32(dot)`, with one sub-scale `f32(dot) · sub_scale`, with two
-    /// `fma(f32(dot_1), sub_scale_1, f32(dot_0) · sub_scale_0)`; `total_sum` is the same of the sums of the codes and the sub-minima.
+    /// `e` is the group's scale times its sub-scale, `e'` its minimum times its sub-minimum, if there are any: exact in f32. With
+    /// two sub-scales both halves of a group have their own dots, sums and factors: the dots of both come first.
     I8,
-    /// As [`Arithmetic::I8`] with codes of fifteen bits: `x ≈ s / 256 · (256 q + q')`, both `q` and `q'` within ±127, so that a
-    /// dot is `256 · (w · q) + w · q'`: twice the integer work, the same work for scales.
-    I8Pair,
+    /// As [`Arithmetic::I8`] with codes of twelve bits under one scale per row and [`SEGMENT`] columns: `x ≈ s (16 q + q')`, `q`
+    /// within ±127 and `q'` in -8 to 7, so that a dot is `16 · (w · q) + w · q'`; `g` goes on through all groups of a segment
+    /// before it meets `s`. So scales take less work than where each group has its own, and four-bit weights, which times 16
+    /// still fit a byte, meet both digits in one product of twice the columns.
+    I12,
     /// Activations quantised to int8 with one f32 scale per row, weights with one per row of theirs; one exact dot over all
     /// columns, then `acc = f32(dot) · (s_x · s_w)`.
     I8Row,
@@ -67,7 +73,7 @@ pub enum Arithmetic {
 pub enum Activations {
     /// [`Arithmetic::I8`]: the fastest, what other engines do.
     Int8,
-    /// [`Arithmetic::I8Pair`]: as exact as the stored weights deserve.
+    /// [`Arithmetic::I12`]: as exact as the stored weights deserve.
     #[default]
     Int8Pair,
 }
@@ -84,7 +90,7 @@ impl Activations {
     /// The arithmetic of a weight stored as `format`; only integer formats leave a choice.
     pub fn arithmetic(self, format: Format) -> Arithmetic {
         match (format.info().arithmetic, self) {
-            (Arithmetic::I8, Self::Int8Pair) => Arithmetic::I8Pair,
+            (Arithmetic::I8, Self::Int8Pair) => Arithmetic::I12,
             (arithmetic, _) => arithmetic,
         }
     }

@@ -38,4 +38,4 @@ pub use weight::{Weight, WeightOptions};
 /// Version of the arithmetic that fixes every bit of a result; it keys caches and is the `system_fingerprint`.
 ///
 /// Raise it with any change of an order of operations, a rounding or a constant in a canonical kernel.
-pub const ARITHMETIC_VERSION: u32 = 2;
+pub const ARITHMETIC_VERSION: u32 = 3;

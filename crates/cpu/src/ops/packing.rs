@@ -6,14 +6,14 @@ use ucuz_tensor::format::{Arithmetic, GROUP};
 use ucuz_tensor::layout::ROW_SPAN;
 use ucuz_tensor::tensor::View;
 
-use crate::activations::{BLOCK_ROWS, Bf16Group, FLOAT_ROWS, I8Group, Rounding, RowHead, RowSpan};
+use crate::activations::{
+    BLOCK_ROWS, Bf16Group, Codes, FLOAT_ROWS, I8Group, I12Group, Rounding, RowHead, RowSpan,
+};
 use crate::pool::{Disjoint, ThreadPool};
 use crate::table::{Kernels, TileKernels};
 
-/// int8 codes of one activation, at most.
-const PLANES_MAX: usize = 2;
-/// Bytes of an [`I8Group`] that a kernel reads.
-const GROUP_BYTES_READ: usize = 640;
+/// Bytes that a kernel reads of what a group has beside its codes.
+const ABOUT_BYTES_READ: usize = 128;
 
 /// Packed activations of one call.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl LinearScratch {
     fn sizes(rows: usize, cols: usize) -> [usize; 3] {
         let groups = cols.div_ceil(GROUP);
         let blocks = rows.div_ceil(BLOCK_ROWS);
-        let block_bytes = (groups * PLANES_MAX * size_of::<I8Group>())
+        let block_bytes = (groups * size_of::<I12Group>())
             .max(cols.div_ceil(ROW_SPAN) * size_of::<RowSpan>());
         let floats = rows
             .next_multiple_of(FLOAT_ROWS)
@@ -64,11 +64,10 @@ impl LinearScratch {
 /// How a part wants its activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// int8 codes, one or two a number.
-    Codes {
-        /// Codes of a number.
-        planes: usize,
-    },
+    /// Integer codes of one digit.
+    I8,
+    /// Integer codes of two.
+    I12,
     /// int8 codes under one scale a row.
     Rows,
     /// Numbers, rounded or not.
@@ -80,8 +79,8 @@ pub enum Packing {
 impl Packing {
     /// Every one.
     pub const ALL: [Self; 6] = [
-        Self::Codes { planes: 1 },
-        Self::Codes { planes: 2 },
+        Self::I8,
+        Self::I12,
         Self::Rows,
         Self::Float(Rounding::Bf16),
         Self::Float(Rounding::None),
@@ -91,8 +90,8 @@ impl Packing {
     /// What kernels of `arithmetic` read, those of a tile unit where there is one and rows enough.
     pub fn of(arithmetic: Arithmetic, tiles: Option<&TileKernels>) -> Self {
         match arithmetic {
-            Arithmetic::I8 => Self::Codes { planes: 1 },
-            Arithmetic::I8Pair => Self::Codes { planes: 2 },
+            Arithmetic::I8 => Self::I8,
+            Arithmetic::I12 => Self::I12,
             Arithmetic::I8Row => Self::Rows,
             Arithmetic::Bf16Code | Arithmetic::Bf16 if tiles.is_some() => Self::Tiles,
             Arithmetic::Bf16Code | Arithmetic::Bf16 => Self::Float(Rounding::Bf16),
@@ -103,7 +102,7 @@ impl Packing {
     /// Activation rows of one block.
     pub fn block_rows(self) -> usize {
         match self {
-            Self::Codes { .. } | Self::Rows | Self::Tiles => BLOCK_ROWS,
+            Self::I8 | Self::I12 | Self::Rows | Self::Tiles => BLOCK_ROWS,
             Self::Float(_) => FLOAT_ROWS,
         }
     }
@@ -111,7 +110,8 @@ impl Packing {
     /// Bytes of a block that a kernel reads.
     pub fn block_bytes(self, groups: usize) -> usize {
         match self {
-            Self::Codes { planes } => groups * planes * GROUP_BYTES_READ,
+            Self::I8 => groups * (GROUP * BLOCK_ROWS + ABOUT_BYTES_READ),
+            Self::I12 => groups * (2 * GROUP * BLOCK_ROWS + ABOUT_BYTES_READ),
             Self::Rows => groups * GROUP * BLOCK_ROWS,
             Self::Float(_) => groups * GROUP * FLOAT_ROWS * 4,
             Self::Tiles => groups * size_of::<Bf16Group>(),
@@ -121,8 +121,10 @@ impl Packing {
 
 /// Packed activations: `blocks` of `rows` rows each.
 pub enum Blocks<'a> {
-    /// Groups of all blocks, and the planes of each.
-    Codes(&'a [I8Group], usize),
+    /// Groups of all blocks of 16 rows.
+    I8(&'a [I8Group]),
+    /// The same.
+    I12(&'a [I12Group]),
     /// Heads and spans of all blocks.
     Rows(&'a [RowHead], &'a [RowSpan]),
     /// Blocks of 8 rows.
@@ -140,32 +142,32 @@ pub fn pack<'a>(
     packing: Packing,
 ) -> Blocks<'a> {
     match packing {
-        Packing::Codes { planes } => pack_codes(pool, kernels, &mut scratch.codes, x, planes),
+        Packing::I8 => Blocks::I8(pack_codes(pool, kernels.quantise_i8, &mut scratch.codes, x)),
+        Packing::I12 => Blocks::I12(pack_codes(pool, kernels.quantise_i12, &mut scratch.codes, x)),
         Packing::Rows => pack_rows(pool, kernels, scratch, x),
         Packing::Float(rounding) => pack_floats(pool, kernels, &mut scratch.floats, x, rounding),
         Packing::Tiles => pack_tiles(pool, kernels.tiles, &mut scratch.floats, x),
     }
 }
 
-fn pack_codes<'a>(
+fn pack_codes<'a, X: Codes>(
     pool: &ThreadPool,
-    kernels: &Kernels,
+    quantise: fn(&mut [X], &[f32], cols: usize),
     scratch: &'a mut Buffer,
     x: View<'_>,
-    planes: usize,
-) -> Blocks<'a> {
+) -> &'a [X] {
     let cols = x.num_cols();
     assert!(
         cols.is_multiple_of(GROUP),
         "coded weights have whole groups"
     );
-    let groups = cols / GROUP * planes;
+    let groups = cols / GROUP;
     let blocks = x.num_rows().div_ceil(BLOCK_ROWS);
-    let codes = &mut scratch.cast_mut::<I8Group>()[..blocks * groups];
+    let codes = &mut scratch.cast_mut::<X>()[..blocks * groups];
     each_block(pool, codes, groups, &|target, block| {
-        (kernels.quantise_block)(target, block_values(x, block, BLOCK_ROWS), cols, planes);
+        quantise(target, block_values(x, block, BLOCK_ROWS), cols);
     });
-    Blocks::Codes(codes, planes)
+    codes
 }
 
 fn pack_rows<'a>(

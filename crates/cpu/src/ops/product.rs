@@ -164,7 +164,7 @@ impl Job<'_> {
     /// Activation rows of a block.
     pub(super) fn block_rows(&self, block: usize) -> Range<usize> {
         let size = match self.blocks {
-            Blocks::Codes(..) | Blocks::Rows(..) | Blocks::Tiles(_) => BLOCK_ROWS,
+            Blocks::I8(_) | Blocks::I12(_) | Blocks::Rows(..) | Blocks::Tiles(_) => BLOCK_ROWS,
             Blocks::Floats(_) => FLOAT_ROWS,
         };
         block * size..self.rows.min((block + 1) * size)
@@ -177,20 +177,13 @@ impl Job<'_> {
         let panel = &part.data.bytes()[panel * bytes..][..bytes];
         let rows = self.block_rows(block).len();
         match &self.blocks {
-            Blocks::Codes(groups, planes) => {
-                let size = self.groups * planes;
-                let PanelKind::Coded(coded) = part.layout.kind else {
-                    unreachable!("packed codes meet integer codes")
-                };
-                let call = CodedCall {
-                    panel,
-                    coded,
-                    groups: &groups[block * size..][..size],
-                    planes: *planes,
-                    rows,
-                    ahead,
-                };
+            Blocks::I8(groups) => {
+                let call = self.coded(part, panel, &groups[self.groups * block..], (rows, ahead));
                 (self.kernels.linear_i8)(tile, &call);
+            }
+            Blocks::I12(groups) => {
+                let call = self.coded(part, panel, &groups[self.groups * block..], (rows, ahead));
+                (self.kernels.linear_i12)(tile, &call);
             }
             Blocks::Rows(heads, spans) => {
                 let stride = spans.len() / heads.len();
@@ -218,6 +211,26 @@ impl Job<'_> {
                 );
             }
             Blocks::Tiles(_) => unreachable!("the tile unit takes all of these"),
+        }
+    }
+
+    /// A panel of integer codes and the block that `groups` begins with.
+    fn coded<'a, X>(
+        &self,
+        part: &Part,
+        panel: &'a [u8],
+        groups: &'a [X],
+        (rows, ahead): (usize, usize),
+    ) -> CodedCall<'a, X> {
+        let PanelKind::Coded(coded) = part.layout.kind else {
+            unreachable!("packed codes meet integer codes")
+        };
+        CodedCall {
+            panel,
+            coded,
+            groups: &groups[..self.groups],
+            rows,
+            ahead,
         }
     }
 

@@ -13,7 +13,7 @@ use super::linear::Output;
 use super::packing::Blocks;
 use super::product::Job;
 use crate::activations::BLOCK_ROWS;
-use crate::table::{Levels, TileBook, TileCall, TileCodes, TileKernels, TileOutput, TileStore};
+use crate::table::{Levels, TileBook, TileCall, TileKernels, TileOutput, TileStore};
 
 /// Panels and blocks of one call.
 type Area<'a> = (&'a Range<usize>, &'a Range<usize>);
@@ -54,11 +54,13 @@ impl Job<'_> {
             let short = (1..least).contains(&last_rows);
             blocks.start..blocks.end - usize::from(short)
         };
+        let [one_digit, two_digits] = unit.coded_rows_min;
         match self.blocks {
             Blocks::Tiles(_) => blocks.clone(),
             Blocks::Floats(_) => 0..0,
-            Blocks::Codes(_, planes) if self.rows < unit.coded_rows_min[planes - 1] => 0..0,
-            Blocks::Codes(..) => with_rows(BLOCK_ROWS),
+            Blocks::I8(_) if self.rows < one_digit => 0..0,
+            Blocks::I12(_) if self.rows < two_digits => 0..0,
+            Blocks::I8(_) | Blocks::I12(_) => with_rows(BLOCK_ROWS),
             Blocks::Rows(..) => with_rows(unit.rows_min),
         }
     }
@@ -90,10 +92,11 @@ impl Job<'_> {
         // SAFETY: a (panel, block) pair belongs to one task, and pairs do not share destinations.
         unsafe {
             match (&self.blocks, part.layout.kind, coding) {
-                (Blocks::Codes(groups, planes), PanelKind::Coded(coded), _) => {
-                    let planes = *planes;
-                    let codes = TileCodes { coded, planes };
-                    (unit.linear_i8)(&self.call(part, area, groups), codes, &output);
+                (Blocks::I8(groups), PanelKind::Coded(coded), _) => {
+                    (unit.linear_i8)(&self.call(part, area, groups), &coded, &output);
+                }
+                (Blocks::I12(groups), PanelKind::Coded(coded), _) => {
+                    (unit.linear_i12)(&self.call(part, area, groups), &coded, &output);
                 }
                 (Blocks::Rows(heads, spans), ..) => {
                     let heads = &heads[area.1.clone()];
@@ -112,7 +115,7 @@ impl Job<'_> {
                     (unit.linear_bf16)(&self.call(part, area, groups), &output);
                 }
                 // Numbers that are not rounded to bf16 have no tile kernel, and no blocks here.
-                (Blocks::Codes(..) | Blocks::Floats(_), ..) => {}
+                (Blocks::I8(_) | Blocks::I12(_) | Blocks::Floats(_), ..) => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 use ucuz_tensor::layout::CodedPanel;
 
 use super::{GatedKernel, Levels};
-use crate::activations::{Bf16Group, I8Group, RowHead, RowSpan};
+use crate::activations::{Bf16Group, I8Group, I12Group, RowHead, RowSpan};
 use crate::pool::Disjoint;
 
 /// Consecutive panels of one part times consecutive blocks of 16 activation rows.
@@ -13,8 +13,7 @@ pub struct TileCall<'a, X> {
     pub panels: &'a [u8],
     /// Bytes of one panel.
     pub panel_bytes: usize,
-    /// Whole blocks, one after the other: [`I8Group`]s, `planes` per 32 columns; [`RowSpan`]s, one per 64;
-    /// or [`Bf16Group`]s, one per 32.
+    /// Whole blocks, one after the other: [`RowSpan`]s, one per 64 columns; or groups of another kind, one per 32.
     pub x: &'a [X],
     /// Entries of one block.
     pub block_len: usize,
@@ -40,15 +39,6 @@ impl<'a, X> TileCall<'a, X> {
     pub fn block(&self, block: usize) -> &'a [X] {
         &self.x[block * self.block_len..][..self.block_len]
     }
-}
-
-/// Integer weights of a [`TileCall`].
-#[derive(Debug, Clone, Copy)]
-pub struct TileCodes {
-    /// Geometry of a panel.
-    pub coded: CodedPanel,
-    /// int8 codes of one number: 1 or 2.
-    pub planes: usize,
 }
 
 /// Codebook weights of a [`TileCall`].
@@ -97,13 +87,15 @@ pub struct TileOutput<'a> {
 pub struct TileKernels {
     /// Fewest rows that make it worth while; of a block of 16 too, where sums stay in the unit.
     pub rows_min: usize,
-    /// Fewest rows that make it worth while for integer codes whose sums leave the unit once a group: with one code a number
-    /// and with two.
+    /// Fewest rows that make it worth while for integer codes whose sums leave the unit once a group: with one digit and with
+    /// two.
     pub coded_rows_min: [usize; 2],
     /// [`crate::activations::pack_tiles`].
     pub pack_tiles: fn(&mut [Bf16Group], &[f32], cols: usize),
-    /// Integer weights, `Arithmetic::I8` and `Arithmetic::I8Pair`.
-    pub linear_i8: unsafe fn(&TileCall<'_, I8Group>, TileCodes, &TileOutput<'_>),
+    /// Integer weights, `Arithmetic::I8`.
+    pub linear_i8: unsafe fn(&TileCall<'_, I8Group>, &CodedPanel, &TileOutput<'_>),
+    /// The same, `Arithmetic::I12`.
+    pub linear_i12: unsafe fn(&TileCall<'_, I12Group>, &CodedPanel, &TileOutput<'_>),
     /// Row-scaled weights, `Arithmetic::I8Row`; one head a block.
     pub linear_rows: unsafe fn(&TileCall<'_, RowSpan>, &[RowHead], &TileOutput<'_>),
     /// Codebook weights, `Arithmetic::Bf16Code`.

@@ -203,7 +203,7 @@ impl Counter {
 pub const fn products(arithmetic: Arithmetic) -> (CeilingKind, u64) {
     match arithmetic {
         Arithmetic::I8 | Arithmetic::I8Row => (CeilingKind::Int8, 1),
-        Arithmetic::I8Pair => (CeilingKind::Int8, 2),
+        Arithmetic::I12 => (CeilingKind::Int8, 2),
         Arithmetic::Bf16Code | Arithmetic::Bf16 => (CeilingKind::Bf16, 1),
         Arithmetic::F32 => (CeilingKind::Float32, 1),
     }

@@ -1,7 +1,7 @@
 //! Error bounds, and the comparisons that use them.
 
 use super::data::Exact;
-use crate::format::{Arithmetic, GROUP};
+use crate::format::{Arithmetic, GROUP, SEGMENT};
 
 /// Spacing of f32 at 1, twice the largest relative error of one rounding.
 pub const EPS: f64 = f32::EPSILON as f64;
@@ -43,47 +43,36 @@ pub fn assert_same(what: &str, got: &[f32], expected: &[f32]) {
     }
 }
 
-/// How many times half a step a code is off: three where the second of a pair is taken back from -128 to -127.
-fn clamped(arithmetic: Arithmetic, x: f64, absmax: f32) -> f64 {
-    if arithmetic != Arithmetic::I8Pair || absmax == 0.0 {
-        return 1.0;
-    }
-    let above = (x * 127.0 * 256.0 / f64::from(absmax) - 128.0).rem_euclid(256.0);
-    if (0.51..=255.49).contains(&above) {
-        1.0
-    } else {
-        3.0
-    }
-}
-
 fn largest(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |max, v| max.max(v.abs()))
 }
 
 /// `x · w[output] + bias` with the bound of the part's arithmetic.
 ///
-/// - int8 activations: a code is off by half a step, so per group (or row) `0.5 · absmax / 127 · sum |w|`; a pair of codes has 256
-///   steps for one, and is off by one more where its second code would be -128;
+/// - int8 activations: a code is off by half a step, so per group (or row) `0.5 · absmax / 127 · sum |w|`; codes of twelve bits have
+///   16 steps for one, and one `absmax` a segment;
 /// - bf16 activations: `2^-8` of each product, and what is flushed to zero;
 /// - everywhere: one f32 rounding a column of what is added up.
 pub fn dot(x: &[f32], part: &Exact, output: usize) -> Expected {
     let range = output * part.cols..(output + 1) * part.cols;
     let (w, magnitudes) = (&part.values[range.clone()], &part.magnitudes[range]);
     let arithmetic = part.arithmetic;
-    let (whole, mut value, mut bound) = (x, 0.0, 0.0);
+    let (mut value, mut bound) = (0.0, 0.0);
+    let shared = match arithmetic {
+        Arithmetic::I8Row => x.len().max(1),
+        Arithmetic::I12 => SEGMENT,
+        _ => GROUP,
+    };
+    let peaks: Vec<f32> = x.chunks(shared).map(largest).collect();
     let groups = x
         .chunks(GROUP)
         .zip(w.chunks(GROUP).zip(magnitudes.chunks(GROUP)));
-    for (x, (w, magnitudes)) in groups {
-        let absmax = largest(if arithmetic == Arithmetic::I8Row {
-            whole
-        } else {
-            x
-        });
+    for (group, (x, (w, magnitudes))) in groups.enumerate() {
+        let absmax = peaks[group * GROUP / shared];
         // The scale and the product with its inverse are rounded too: a little more than half a step.
         let step = match arithmetic {
             Arithmetic::I8 | Arithmetic::I8Row => f64::from(absmax) / 127.0 * 0.5001,
-            Arithmetic::I8Pair => f64::from(absmax) / 127.0 / 256.0 * 0.5001,
+            Arithmetic::I12 => f64::from(absmax) / 127.0 / 16.0 * 0.5001,
             Arithmetic::Bf16 | Arithmetic::Bf16Code => BF16_FLUSH,
             Arithmetic::F32 => 0.0,
         };
@@ -94,7 +83,6 @@ pub fn dot(x: &[f32], part: &Exact, output: usize) -> Expected {
         for (x, (w, magnitude)) in x.iter().zip(w.iter().zip(magnitudes)) {
             let (x, w) = (f64::from(*x), f64::from(*w));
             value += x * w;
-            let step = step * clamped(arithmetic, x, absmax);
             bound += step * w.abs() + relative * (x * w).abs();
             let added = (x.abs() + step) * f64::from(*magnitude) * (1.0 + relative);
             bound += (part.cols + 16) as f64 * EPS * added;

@@ -17,6 +17,12 @@ pub struct RowScale {
 }
 
 impl RowScale {
+    /// One a step.
+    pub const UNIT: Self = Self {
+        scale: 1.0,
+        inverse: 1.0,
+    };
+
     /// Of these numbers.
     #[inline(always)]
     pub fn of(x: &[f32]) -> Self {
@@ -49,12 +55,12 @@ impl RowScale {
         }
     }
 
-    /// The same with 256 steps where there was one, for codes of two bytes: exact.
+    /// The same with 16 steps where there was one, for codes of twelve bits: exact.
     #[inline(always)]
-    pub fn in_256_steps(self) -> Self {
+    pub fn in_16_steps(self) -> Self {
         Self {
-            scale: self.scale / 256.0,
-            inverse: self.inverse * 256.0,
+            scale: self.scale / 16.0,
+            inverse: self.inverse * 16.0,
         }
     }
 

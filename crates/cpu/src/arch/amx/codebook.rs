@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 
 use ucuz_tensor::format::GROUP;
 
-use super::grouped::{Dots, Steps, products};
+use super::grouped::{Dots, NoEnd, Steps, products};
 use super::unit::{TileConfig, Tiles, WHOLE};
 use crate::activations::Bf16Group;
 use crate::arch::generic::codebook::{GroupCodes, group};
@@ -52,22 +52,23 @@ pub unsafe fn linear_codebook(
                 scale: unsafe { _mm512_loadu_ps(scales.as_ptr()) },
             }
         },
-        issue: |w: &Weights, x: &[Bf16Group], dots: &mut Dots<1>| {
+        issue: |w: &Weights, x: &Bf16Group, dots: &mut Dots<1>| {
             // SAFETY: each is 16 rows of 64 bytes.
             unsafe {
                 tiles.zero::<C>();
-                tiles.load::<A>(x[0].rows.as_ptr().cast(), 64);
+                tiles.load::<A>(x.rows.as_ptr().cast(), 64);
                 tiles.load::<B>(w.levels.as_ptr().cast(), 64);
                 tiles.dot_bf16::<C, A, B>();
                 tiles.store::<C>(dots.part_mut(0), 64);
             }
         },
-        finish: |acc, w: &Weights, _: &[Bf16Group], dots: &Dots<1>, row: usize| {
+        finish: |acc, w: &Weights, _: &Bf16Group, dots: &Dots<1>, row: usize| {
             _mm512_fmadd_ps(dots.floats(row), w.scale, acc)
         },
+        end: None::<NoEnd<Bf16Group>>,
     };
     // SAFETY: the caller's promise.
-    unsafe { products::<1, 1, _, _, _, _, _>(call, &steps, output) };
+    unsafe { products::<1, _, _, _, _, _, _>(call, &steps, output) };
 }
 
 /// Looks up a group's codes; the upper half of a small integer's f32 bits is that number in bf16.

@@ -26,8 +26,8 @@ const PASS_PANELS: usize = 2;
 /// Blocks that share one unpacking of the weights.
 const PASS_BLOCKS: usize = 8;
 
-/// Sums of one group as they leave the unit, `[part][activation row][weight row]`, i32 or f32: a part for each plane of the
-/// activations, or for each half of each plane.
+/// Sums of one group as they leave the unit, `[part][activation row][weight row]`, i32 or f32: a part for each digit of the
+/// activations, for each half of a group, or for each half under each digit.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Dots<const PARTS: usize>([[[u32; 16]; 16]; PARTS]);
@@ -58,14 +58,20 @@ impl<const PARTS: usize> Dots<PARTS> {
 }
 
 /// What a kind of weights does with one group.
-pub struct Steps<U, I, F> {
+pub struct Steps<U, I, F, E> {
     /// `unpack(panel, group)`: a weight tile and its scales.
     pub unpack: U,
-    /// `issue(weights, planes of activations, dots)`: one group's tile products, stored to `dots`.
+    /// `issue(weights, activations, dots)`: one group's tile products, stored to `dots`.
     pub issue: I,
-    /// `finish(sum, weights, planes of activations, dots, row)`: the sums of a row with this group added.
+    /// `finish(sum, weights, activations, dots, row)`: the sums of a row with this group added.
     pub finish: F,
+    /// `end(all, sum, activations, row)`: where a chunk is a segment of activations, all sums of a row with those of the segment
+    /// added, which began at zero.
+    pub end: Option<E>,
 }
+
+/// [`Steps::end`] of a kind of activations that has no segments.
+pub type NoEnd<X> = fn(__m512, __m512, &X, usize) -> __m512;
 
 /// Sums of one panel and block in memory.
 #[derive(Clone, Copy)]
@@ -78,29 +84,30 @@ impl Sums {
 }
 
 /// Weights of a chunk, and the activations that meet them.
-struct Chunk<'a, W, X, const PLANES: usize> {
+struct Chunk<'a, W, X> {
     weights: &'a [[W; CHUNK_GROUPS]; PASS_PANELS],
     panels: usize,
     /// Groups of each block.
-    x: &'a [&'a [[X; PLANES]]],
+    x: &'a [&'a [X]],
 }
 
-/// All products of `call`, `PLANES` entries of activations a group, `PARTS` of sums; the unit is configured for `steps`.
+/// All products of `call`, one entry of activations a group, `PARTS` of sums; the unit is configured for `steps`.
 ///
 /// # Safety
 /// The destination belongs to the calling task.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I, F>(
+pub unsafe fn products<const PARTS: usize, W: Copy, X, U, I, F, E>(
     call: &TileCall<'_, X>,
-    steps: &Steps<U, I, F>,
+    steps: &Steps<U, I, F, E>,
     output: &TileOutput<'_>,
 ) where
     U: Fn(&[u8], usize) -> W,
-    I: Fn(&W, &[X], &mut Dots<PARTS>),
-    F: Fn(__m512, &W, &[X], &Dots<PARTS>, usize) -> __m512,
+    I: Fn(&W, &X, &mut Dots<PARTS>),
+    F: Fn(__m512, &W, &X, &Dots<PARTS>, usize) -> __m512,
+    E: Fn(__m512, __m512, &X, usize) -> __m512,
 {
     let (panels, blocks) = (call.num_panels(), call.num_blocks());
-    let groups = call.block_len / PLANES;
+    let groups = call.block_len;
     if panels == 0 || blocks == 0 || groups == 0 {
         return;
     }
@@ -108,7 +115,10 @@ pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I
     let mut weights = [[first; CHUNK_GROUPS]; PASS_PANELS];
     let mut sums = [[Sums::ZERO; PASS_PANELS]; PASS_BLOCKS];
     let mut dots = [Dots::<PARTS>::ZERO; CHUNK_GROUPS];
-    let chunk_groups = groups.div_ceil(groups.div_ceil(CHUNK_GROUPS));
+    let chunk_groups = match steps.end {
+        Some(_) => CHUNK_GROUPS,
+        None => groups.div_ceil(groups.div_ceil(CHUNK_GROUPS)),
+    };
     for first_panel in (0..panels).step_by(PASS_PANELS) {
         let panels = first_panel..panels.min(first_panel + PASS_PANELS);
         for first_block in (0..blocks).step_by(PASS_BLOCKS) {
@@ -121,9 +131,9 @@ pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I
                         *weights = (steps.unpack)(call.panel(panel), group);
                     }
                 }
-                let mut x: [&[[X; PLANES]]; PASS_BLOCKS] = [&[]; PASS_BLOCKS];
+                let mut x: [&[X]; PASS_BLOCKS] = [&[]; PASS_BLOCKS];
                 for (block, x) in blocks.clone().zip(&mut x) {
-                    *x = &call.block(block).as_chunks().0[groups.clone()];
+                    *x = &call.block(block)[groups.clone()];
                 }
                 let chunk = Chunk {
                     weights: &weights,
@@ -144,14 +154,15 @@ pub unsafe fn products<const PLANES: usize, const PARTS: usize, W: Copy, X, U, I
 
 /// Adds a chunk to the sums of its panels and blocks.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-fn add_chunk<const PLANES: usize, const PARTS: usize, W, X, U, I, F>(
+fn add_chunk<const PARTS: usize, W, X, U, I, F, E>(
     sums: &mut [[Sums; PASS_PANELS]; PASS_BLOCKS],
     dots: &mut [Dots<PARTS>; CHUNK_GROUPS],
-    chunk: &Chunk<'_, W, X, PLANES>,
-    steps: &Steps<U, I, F>,
+    chunk: &Chunk<'_, W, X>,
+    steps: &Steps<U, I, F, E>,
 ) where
-    I: Fn(&W, &[X], &mut Dots<PARTS>),
-    F: Fn(__m512, &W, &[X], &Dots<PARTS>, usize) -> __m512,
+    I: Fn(&W, &X, &mut Dots<PARTS>),
+    F: Fn(__m512, &W, &X, &Dots<PARTS>, usize) -> __m512,
+    E: Fn(__m512, __m512, &X, usize) -> __m512,
 {
     for (x, sums) in chunk.x.iter().zip(sums) {
         for (weights, sums) in chunk.weights[..chunk.panels].iter().zip(sums) {
@@ -159,12 +170,20 @@ fn add_chunk<const PLANES: usize, const PARTS: usize, W, X, U, I, F>(
                 (steps.issue)(weights, x, dots);
             }
             let mut acc = [_mm512_setzero_ps(); 16];
-            for (acc, row) in acc.iter_mut().zip(&sums.0) {
-                // SAFETY: a row of sums is 64 readable bytes.
-                *acc = unsafe { _mm512_load_ps(row.as_ptr()) };
+            if steps.end.is_none() {
+                for (acc, row) in acc.iter_mut().zip(&sums.0) {
+                    // SAFETY: a row of sums is 64 readable bytes.
+                    *acc = unsafe { _mm512_load_ps(row.as_ptr()) };
+                }
             }
             for ((weights, x), dots) in weights.iter().zip(*x).zip(&*dots) {
                 each_row!(16, row => acc[row] = (steps.finish)(acc[row], weights, x, dots, row));
+            }
+            if let (Some(end), Some(x)) = (&steps.end, x.first()) {
+                for (row, (acc, sums)) in acc.iter_mut().zip(&sums.0).enumerate() {
+                    // SAFETY: a row of sums is 64 readable bytes.
+                    *acc = end(unsafe { _mm512_load_ps(sums.as_ptr()) }, *acc, x, row);
+                }
             }
             for (acc, row) in acc.iter().zip(&mut sums.0) {
                 // SAFETY: a row of sums is 64 writable bytes.

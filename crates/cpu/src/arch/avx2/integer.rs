@@ -1,4 +1,4 @@
-//! Integer weights times int8 activations, 8 weight rows at a time: with `maddubs`, or with `vpdpbusd` where AVX-VNNI is present.
+//! Integer weights times integer codes, 8 weight rows at a time: with `maddubs`, or with `vpdpbusd` where AVX-VNNI is present.
 //!
 //! Codes of up to 6 bits are the unsigned side as they are: a pair of products is at most 2·31·127 = 7,874 for 5 bits, and four of
 //! them stay inside 16 bits; for 6 bits it is two. 8-bit codes become `|w|` and the activation takes their sign: 2·128·127 = 32,512 fits, 255·127·2 would not.
@@ -6,7 +6,9 @@
 
 use core::arch::x86_64::*;
 
-use crate::activations::{I8Group, Tile};
+use ucuz_tensor::format::GROUP;
+
+use crate::activations::{About, Codes, Tile};
 use crate::arch::shape::{Shape, with_shape};
 use crate::arch::{generic, prefetch_weights};
 use crate::table::CodedCall;
@@ -19,41 +21,48 @@ macro_rules! kernel {
     ($(#[$doc:meta])* $name:ident, $features:literal, $dots:ident, $undone:expr) => {
         $(#[$doc])*
         #[target_feature(enable = $features)]
-        pub fn $name(tile: &mut Tile, call: &CodedCall<'_>) {
+        pub fn $name<X: Codes>(tile: &mut Tile, call: &CodedCall<'_, X>) {
             #[target_feature(enable = $features)]
-            fn product<S: Shape, const R: usize>(
+            fn product<S: Shape, X: Codes, const R: usize>(
                 tile: &mut Tile,
-                call: &CodedCall<'_>,
+                call: &CodedCall<'_, X>,
                 first: usize,
                 half: usize,
             ) {
+                const { assert!(TURN.is_multiple_of(S::GROUPS) && TURN.is_multiple_of(X::SEGMENT)) };
                 let zero = _mm256_setzero_ps();
                 let mut acc = [zero; R];
+                let mut sums = [zero; R];
                 let mut panel = Cursor {
                     next: call.panel.as_ptr(),
                     half,
                 };
                 let mut scales = Scales {
-                    d: zero,
-                    m: zero,
-                    sub_scales: [zero; 2],
-                    sub_mins: [zero; 2],
+                    block: [zero; 2],
+                    scale: [zero; 2],
+                    minimum: [zero; 2],
                 };
-                for block in call.groups.chunks(S::GROUPS * call.planes) {
-                    scales.d = panel.f16_lanes();
-                    if S::MINIMUM {
-                        scales.m = panel.f16_lanes();
-                    }
-                    for planes in block.chunks(call.planes) {
+                for turn in call.groups.chunks(TURN) {
+                    for (index, x) in turn.iter().enumerate() {
+                        if index % S::GROUPS == 0 {
+                            panel.block_scales::<S>(&mut scales);
+                        }
                         panel.subs::<S>(&mut scales);
                         if half == 0 && first == 0 {
                             prefetch_weights(panel.next, call.ahead, 1 + usize::from(S::BITS));
                         }
-                        let mut dots = panel.$dots::<S, R>(planes, first);
-                        undo_bias::<R>(&mut dots, $undone(S::BITS, S::BIAS), &planes[0], first);
+                        let mut dots = panel.$dots::<S, X, R>(x, first);
+                        undo_bias::<R>(&mut dots, $undone(S::BITS, S::BIAS), x.about(), first);
                         for row in 0..R {
                             let at = first + row;
-                            acc[row] = add_group::<S>(acc[row], dots[row], &scales, &planes[0], at);
+                            sums[row] = add_group::<S>(sums[row], dots[row], &scales, x.about(), at);
+                        }
+                        if (index + 1) % X::SEGMENT == 0 || index + 1 == turn.len() {
+                            for row in 0..R {
+                                let scale = _mm256_set1_ps(x.about().scales[first + row]);
+                                acc[row] = _mm256_fmadd_ps(sums[row], scale, acc[row]);
+                                sums[row] = zero;
+                            }
                         }
                         panel.pass_codes::<S>();
                     }
@@ -65,7 +74,7 @@ macro_rules! kernel {
             }
 
             assert!(
-                call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
+                call.panel.len() >= call.coded.panel_bytes(call.groups.len()),
                 "a whole panel"
             );
             for first in (0..call.rows).step_by(ROWS) {
@@ -73,11 +82,11 @@ macro_rules! kernel {
                     with_shape!(
                         call.coded,
                         S => match call.rows - first {
-                            1 => product::<S, 1>(tile, call, first, half),
-                            2 => product::<S, 2>(tile, call, first, half),
-                            _ => product::<S, ROWS>(tile, call, first, half),
+                            1 => product::<S, X, 1>(tile, call, first, half),
+                            2 => product::<S, X, 2>(tile, call, first, half),
+                            _ => product::<S, X, ROWS>(tile, call, first, half),
                         },
-                        return generic::integer::linear_i8(tile, call)
+                        return generic::integer::linear(tile, call)
                     );
                 }
             }
@@ -87,20 +96,25 @@ macro_rules! kernel {
 
 kernel!(
     /// Products of one panel with `call.rows` activation rows, by `maddubs`.
-    linear_i8, "avx2,fma,f16c", pair_dots, |bits, bias| if bits == 8 { 0 } else { bias }
+    linear, "avx2,fma,f16c", pair_dots, |bits, bias| if bits == 8 { 0 } else { bias }
 );
 kernel!(
     /// Products of one panel with `call.rows` activation rows, by `vpdpbusd` in its AVX form.
-    linear_i8_vnni, "avx2,fma,f16c,avxvnni", vnni_dots, |_, bias| bias
+    linear_vnni, "avx2,fma,f16c,avxvnni", vnni_dots, |_, bias| bias
 );
+
+/// Groups of a turn: a segment of twelve-bit codes, and a block of weights.
+const TURN: usize = 8;
 
 /// Scales of one group, 8 weight rows.
 #[derive(Clone, Copy)]
 struct Scales {
-    d: __m256,
-    m: __m256,
-    sub_scales: [__m256; 2],
-    sub_mins: [__m256; 2],
+    /// What all groups of a block share: scale and minimum.
+    block: [__m256; 2],
+    /// What a dot counts, of each half with two sub-scales.
+    scale: [__m256; 2],
+    /// What a sum of activation codes counts, likewise.
+    minimum: [__m256; 2],
 }
 
 /// Dots with the two halves of a group of columns.
@@ -139,20 +153,36 @@ impl Cursor {
         }
     }
 
-    /// Sub-scales and, with a minimum, sub-minima of a group, as f32.
+    /// What all groups of a block share.
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    fn block_scales<S: Shape>(&mut self, scales: &mut Scales) {
+        scales.block[0] = self.f16_lanes();
+        if S::MINIMUM {
+            scales.block[1] = self.f16_lanes();
+        }
+        if S::SUBS == 0 {
+            [scales.scale[0], scales.minimum[0]] = scales.block;
+        }
+    }
+
+    /// Sub-scales and, with a minimum, sub-minima of a group, times those of its block: exact in f32.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn subs<S: Shape>(&mut self, scales: &mut Scales) {
+        let [scale, minimum] = scales.block;
         for sub in 0..S::SUBS {
             if S::PACKED_SUBS {
-                [scales.sub_scales[sub], scales.sub_mins[sub]] = self.nibble_lanes();
+                let [low, high] = self.nibble_lanes();
+                scales.scale[sub] = _mm256_mul_ps(scale, low);
+                scales.minimum[sub] = _mm256_mul_ps(minimum, high);
             } else {
-                scales.sub_scales[sub] = self.i8_lanes();
+                scales.scale[sub] = _mm256_mul_ps(scale, self.i8_lanes());
             }
         }
         if S::MINIMUM && !S::PACKED_SUBS {
             for sub in 0..S::SUBS {
-                scales.sub_mins[sub] = self.i8_lanes();
+                scales.minimum[sub] = _mm256_mul_ps(minimum, self.i8_lanes());
             }
         }
     }
@@ -217,33 +247,30 @@ impl Cursor {
         _mm256_and_si256(moved, mask)
     }
 
-    /// Dots of stored codes with `R` activation rows of one or two planes; 8-bit codes come without their bias.
+    /// Dots of stored codes with `R` activation rows; 8-bit codes come without their bias.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn pair_dots<S: Shape, const R: usize>(&self, planes: &[I8Group], first: usize) -> [Dots; R] {
-        let [x, rest @ ..] = planes else {
-            return [[_mm256_setzero_si256(); 2]; R];
-        };
-        let (mut dots, low) = match rest {
-            [rest] if S::BITS == 8 => (
-                self.byte_dots::<S, R>(x, first),
-                self.byte_dots::<S, R>(rest, first),
-            ),
-            // Both planes of few rows fit the registers beside each unpacked vector.
-            [rest] if R <= 2 => self.small_dots::<S, R, 2>([x, rest], first).into(),
-            [rest] => {
-                let [high] = self.small_dots::<S, R, 1>([x], first);
-                let [low] = self.small_dots::<S, R, 1>([rest], first);
-                (high, low)
-            }
-            _ if S::BITS == 8 => return self.byte_dots::<S, R>(x, first),
-            _ => {
-                let [dots] = self.small_dots::<S, R, 1>([x], first);
+    fn pair_dots<S: Shape, X: Codes, const R: usize>(&self, x: &X, first: usize) -> [Dots; R] {
+        let (mut dots, low) = match X::DIGITS {
+            1 if S::BITS == 8 => return self.byte_dots::<S, X, R>(x, 0, first),
+            1 => {
+                let [dots] = self.small_dots::<S, X, R, 1>(x, 0, first);
                 return dots;
+            }
+            _ if S::BITS == 8 => (
+                self.byte_dots::<S, X, R>(x, 0, first),
+                self.byte_dots::<S, X, R>(x, 1, first),
+            ),
+            // Both digits of few rows fit the registers beside each unpacked vector.
+            _ if R <= 2 => self.small_dots::<S, X, R, 2>(x, 0, first).into(),
+            _ => {
+                let [high] = self.small_dots::<S, X, R, 1>(x, 0, first);
+                let [low] = self.small_dots::<S, X, R, 1>(x, 1, first);
+                (high, low)
             }
         };
         for (high, low) in dots.as_flattened_mut().iter_mut().zip(low.as_flattened()) {
-            *high = _mm256_add_epi32(_mm256_slli_epi32::<8>(*high), *low);
+            *high = _mm256_add_epi32(_mm256_slli_epi32::<4>(*high), *low);
         }
         dots
     }
@@ -251,36 +278,43 @@ impl Cursor {
     /// As [`Cursor::pair_dots`] with `vpdpbusd`; every bias stays in. Without sub-scales per half the sum is all in the first.
     #[inline]
     #[target_feature(enable = "avx2,avxvnni")]
-    fn vnni_dots<S: Shape, const R: usize>(&self, planes: &[I8Group], first: usize) -> [Dots; R] {
+    fn vnni_dots<S: Shape, X: Codes, const R: usize>(&self, x: &X, first: usize) -> [Dots; R] {
         let mut dots = [[_mm256_setzero_si256(); 2]; R];
-        for (plane, x) in planes.iter().enumerate() {
-            if plane == 1 {
+        for digit in 0..X::DIGITS {
+            if digit == 1 {
                 for dot in dots.as_flattened_mut() {
-                    *dot = _mm256_slli_epi32::<8>(*dot);
+                    *dot = _mm256_slli_epi32::<4>(*dot);
                 }
             }
             for quad in 0..8 {
                 let codes = self.codes::<S>(quad);
                 for (row, dots) in dots.iter_mut().enumerate() {
                     let dot = &mut dots[if S::SUBS == 2 { quad / 4 } else { 0 }];
-                    *dot = _mm256_dpbusd_avx_epi32(*dot, codes, broadcast(x, first + row, quad));
+                    let columns = broadcast(&x.digits(first + row)[digit], quad);
+                    *dot = _mm256_dpbusd_avx_epi32(*dot, codes, columns);
                 }
             }
         }
         dots
     }
 
-    /// Dots of 8-bit codes with `R` activation rows.
+    /// Dots of 8-bit codes with a digit of `R` activation rows.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn byte_dots<S: Shape, const R: usize>(&self, x: &I8Group, first: usize) -> [Dots; R] {
+    fn byte_dots<S: Shape, X: Codes, const R: usize>(
+        &self,
+        x: &X,
+        digit: usize,
+        first: usize,
+    ) -> [Dots; R] {
         let mut dots = [[_mm256_setzero_si256(); 2]; R];
         let ones = _mm256_set1_epi16(1);
         for quad in 0..8 {
             let w = _mm256_xor_si256(self.codes::<S>(quad), _mm256_set1_epi8(-128));
             let magnitude = _mm256_abs_epi8(w);
             for (row, dots) in dots.iter_mut().enumerate() {
-                let signed = _mm256_sign_epi8(broadcast(x, first + row, quad), w);
+                let columns = broadcast(&x.digits(first + row)[digit], quad);
+                let signed = _mm256_sign_epi8(columns, w);
                 let pairs = _mm256_maddubs_epi16(magnitude, signed);
                 let sum = &mut dots[quad / 4];
                 *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
@@ -289,25 +323,24 @@ impl Cursor {
         dots
     }
 
-    /// Dots of codes of up to six bits with `R` activation rows in each of `P` planes.
+    /// Dots of codes of up to six bits with `D` digits, from `digit` on, of `R` activation rows.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn small_dots<S: Shape, const R: usize, const P: usize>(
+    fn small_dots<S: Shape, X: Codes, const R: usize, const D: usize>(
         &self,
-        planes: [&I8Group; P],
+        x: &X,
+        digit: usize,
         first: usize,
-    ) -> [[Dots; R]; P] {
-        let mut pairs = [[[_mm256_setzero_si256(); 2]; R]; P];
+    ) -> [[Dots; R]; D] {
+        let mut pairs = [[[_mm256_setzero_si256(); 2]; R]; D];
         let mut dots = pairs;
         let ones = _mm256_set1_epi16(1);
         for quad in 0..4 {
             let (low, high) = (self.codes::<S>(quad), self.codes::<S>(quad + 4));
-            for (x, pairs) in planes.iter().zip(&mut pairs) {
+            for (index, pairs) in pairs.iter_mut().enumerate() {
                 for (row, [a, b]) in pairs.iter_mut().enumerate() {
-                    let (x_low, x_high) = (
-                        broadcast(x, first + row, quad),
-                        broadcast(x, first + row, quad + 4),
-                    );
+                    let columns = &x.digits(first + row)[digit + index];
+                    let (x_low, x_high) = (broadcast(columns, quad), broadcast(columns, quad + 4));
                     *a = _mm256_add_epi16(*a, _mm256_maddubs_epi16(low, x_low));
                     *b = _mm256_add_epi16(*b, _mm256_maddubs_epi16(high, x_high));
                 }
@@ -329,13 +362,13 @@ impl Cursor {
 /// Takes away what a bias of stored codes added.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn undo_bias<const R: usize>(dots: &mut [Dots; R], bias: u8, x: &I8Group, first: usize) {
+fn undo_bias<const R: usize>(dots: &mut [Dots; R], bias: u8, about: &About, first: usize) {
     if bias == 0 {
         return;
     }
     for (row, dots) in dots.iter_mut().enumerate() {
         for (which, dot) in dots.iter_mut().enumerate() {
-            let undo = -(x.sums[which][first + row] as i32) * i32::from(bias);
+            let undo = -(about.sums[which][first + row] as i32) * i32::from(bias);
             *dot = _mm256_add_epi32(*dot, _mm256_set1_epi32(undo));
         }
     }
@@ -344,46 +377,36 @@ fn undo_bias<const R: usize>(dots: &mut [Dots; R], bias: u8, x: &I8Group, first:
 /// Four columns of an activation row in every lane.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn broadcast(x: &I8Group, row: usize, quad: usize) -> __m256i {
-    let quads: &[[u8; 4]; 8] = bytemuck::cast_ref(&x.codes[row]);
+fn broadcast(digits: &[i8; GROUP], quad: usize) -> __m256i {
+    let quads: &[[u8; 4]; 8] = bytemuck::cast_ref(digits);
     _mm256_set1_epi32(i32::from_le_bytes(quads[quad]))
 }
 
-/// `acc` plus the product of one group with activation row `row`.
+/// `acc` plus the scaled dots of one group with activation row `row`, the row's scale left out.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn add_group<S: Shape>(
     acc: __m256,
     dots: Dots,
     scales: &Scales,
-    x: &I8Group,
+    about: &About,
     row: usize,
 ) -> __m256 {
-    let s = _mm256_set1_ps(x.scales[row]);
-    let sum = |which: usize| _mm256_set1_ps(x.sums[which][row]);
-    let total = if S::SUBS == 2 {
-        let low = _mm256_mul_ps(_mm256_cvtepi32_ps(dots[0]), scales.sub_scales[0]);
-        _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[1]), scales.sub_scales[1], low)
-    } else {
-        let whole = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[0], dots[1]));
-        if S::SUBS == 1 {
-            _mm256_mul_ps(whole, scales.sub_scales[0])
-        } else {
-            whole
+    let sum = |which: usize| _mm256_set1_ps(about.sums[which][row]);
+    if S::SUBS == 2 {
+        let [low, high] = dots.map(|dot| _mm256_cvtepi32_ps(dot));
+        let acc = _mm256_fmadd_ps(low, scales.scale[0], acc);
+        let acc = _mm256_fmadd_ps(high, scales.scale[1], acc);
+        if !S::MINIMUM {
+            return acc;
         }
-    };
-    let acc = _mm256_fmadd_ps(total, _mm256_mul_ps(s, scales.d), acc);
+        let acc = _mm256_fmadd_ps(sum(0), scales.minimum[0], acc);
+        return _mm256_fmadd_ps(sum(1), scales.minimum[1], acc);
+    }
+    let whole = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[0], dots[1]));
+    let acc = _mm256_fmadd_ps(whole, scales.scale[0], acc);
     if !S::MINIMUM {
         return acc;
     }
-    let total = match S::SUBS {
-        0 => sum(2),
-        1 => _mm256_mul_ps(sum(2), scales.sub_mins[0]),
-        _ => _mm256_fmadd_ps(
-            sum(1),
-            scales.sub_mins[1],
-            _mm256_mul_ps(sum(0), scales.sub_mins[0]),
-        ),
-    };
-    _mm256_fmadd_ps(total, _mm256_mul_ps(s, scales.m), acc)
+    _mm256_fmadd_ps(sum(2), scales.minimum[0], acc)
 }

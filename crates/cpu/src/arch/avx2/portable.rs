@@ -1,6 +1,6 @@
 //! Portable packing compiled for this tier: the compiler turns its loops into vectors.
 
-use crate::activations::{self, Rounding, RowHead, RowSpan};
+use crate::activations::{self, Codes, Rounding, RowHead, RowSpan};
 use crate::arch::store::{self, StoreCall};
 
 /// [`activations::pack_block`].
@@ -11,8 +11,8 @@ pub fn pack_block(block: &mut [f32], x: &[f32], cols: usize, rounding: Rounding)
 
 /// [`activations::quantise_block`].
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn quantise_block(block: &mut [activations::I8Group], x: &[f32], cols: usize, planes: usize) {
-    activations::quantise_block(block, x, cols, planes);
+pub fn quantise_block<X: Codes>(block: &mut [X], x: &[f32], cols: usize) {
+    activations::quantise_block(block, x, cols);
 }
 
 /// [`activations::quantise_rows`].

@@ -1,16 +1,18 @@
-//! Integer weights times int8 activations with VNNI: stored codes are the unsigned side, activations the signed one.
+//! Integer weights times integer codes with VNNI: stored codes are the unsigned side, activations the signed one.
 //!
 //! Cost of one group, 512 weights: 4 loads and 12 operations unpack 4-bit codes once for all rows of the block; a row takes 8
-//! `vpdpbusd` (activations broadcast from memory) and 3 to 10 operations for the scales. At two vector operations a cycle
-//! that is 6.5 cycles for a row of Q4_1, 157 operations a cycle; a single row takes 14 cycles for 320 bytes, more than
+//! `vpdpbusd` (activations broadcast from memory) and 3 to 6 operations for the scales. At two vector operations a cycle
+//! that is 6 cycles for a row of Q4_1, 170 operations a cycle; a single row takes 14 cycles for 320 bytes, more than
 //! memory delivers.
 //!
-//! The bias of stored codes is undone by starting the dot at `-bias · sum`. With two codes an activation the first dot, times 256,
-//! is where the second one starts: 8 more `vpdpbusd`, a shift and at most one addition.
+//! The bias of stored codes is undone by starting the dot at `-bias · sum`. With two digits the first dot, times 16, is where
+//! the second one starts: 8 more `vpdpbusd`, a shift and at most one addition.
 
 use core::arch::x86_64::*;
 
-use crate::activations::{I8Group, Tile};
+use ucuz_tensor::format::GROUP;
+
+use crate::activations::{About, Codes, Tile};
 use crate::arch::shape::{Shape, with_shape};
 use crate::arch::{generic, prefetch_weights};
 use crate::table::CodedCall;
@@ -35,31 +37,33 @@ pub(crate) use each_row;
 
 /// Products of one panel with `call.rows` activation rows.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
+pub fn linear<X: Codes>(tile: &mut Tile, call: &CodedCall<'_, X>) {
     assert!(
-        call.panel.len() >= call.coded.panel_bytes(call.groups.len() / call.planes),
+        call.panel.len() >= call.coded.panel_bytes(call.groups.len()),
         "a whole panel"
     );
     with_shape!(
         call.coded,
         S => match call.rows {
-            1 => product::<S, 1>(tile, call),
-            2 => product::<S, 2>(tile, call),
-            3..=4 => product::<S, 4>(tile, call),
-            5..=8 => product::<S, 8>(tile, call),
-            _ => product::<S, 16>(tile, call),
+            1 => product::<S, X, 1>(tile, call),
+            2 => product::<S, X, 2>(tile, call),
+            3..=4 => product::<S, X, 4>(tile, call),
+            5..=8 => product::<S, X, 8>(tile, call),
+            _ => product::<S, X, 16>(tile, call),
         },
-        generic::integer::linear_i8(tile, call)
+        generic::integer::linear(tile, call)
     );
 }
 
 /// Scales of one group, 16 weight rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scales {
-    d: __m512,
-    m: __m512,
-    sub_scales: [__m512; 2],
-    sub_mins: [__m512; 2],
+    /// What all groups of a block share: scale and minimum.
+    block: [__m512; 2],
+    /// What a dot counts, of each half with two sub-scales.
+    scale: [__m512; 2],
+    /// What a sum of activation codes counts, likewise.
+    minimum: [__m512; 2],
 }
 
 impl Scales {
@@ -67,37 +71,67 @@ impl Scales {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) fn zero() -> Self {
-        let zero = _mm512_setzero_ps();
+        let zero = [_mm512_setzero_ps(); 2];
         Self {
-            d: zero,
-            m: zero,
-            sub_scales: [zero; 2],
-            sub_mins: [zero; 2],
+            block: zero,
+            scale: zero,
+            minimum: zero,
         }
     }
 }
 
+/// Groups of a turn: a segment of twelve-bit codes, and a block of weights.
+const TURN: usize = 8;
+
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-fn product<S: Shape, const R: usize>(tile: &mut Tile, call: &CodedCall<'_>) {
-    let mut acc = [_mm512_setzero_ps(); R];
+fn product<S: Shape, X: Codes, const R: usize>(tile: &mut Tile, call: &CodedCall<'_, X>) {
+    const { assert!(TURN.is_multiple_of(S::GROUPS) && TURN.is_multiple_of(X::SEGMENT)) };
+    let zero = _mm512_setzero_ps();
+    let tile = &mut tile[..R];
+    tile.fill([0.0; 16]);
     let mut panel = Cursor::new(call.panel);
     let mut scales = Scales::zero();
-    for block in call.groups.chunks(S::GROUPS * call.planes) {
-        panel.block_scales::<S>(&mut scales);
-        for planes in block.chunks(call.planes) {
+    let mut acc = [zero; R];
+    for turn in call.groups.chunks(TURN) {
+        for (index, x) in turn.iter().enumerate() {
+            if index % S::GROUPS == 0 {
+                panel.block_scales::<S>(&mut scales);
+            }
             panel.subs::<S>(&mut scales);
             let codes = panel.codes::<S>();
             prefetch_weights(panel.next, call.ahead, 1 + usize::from(S::BITS));
-            if let [x] = planes {
-                each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, (x, None), row));
-            } else if let [x, rest] = planes {
-                each_row!(R, row => acc[row] = add_group::<S>(acc[row], &codes, &scales, (x, Some(rest)), row));
+            if X::SEGMENT == 1 {
+                each_row!(R, row => {
+                    let sum = add_group::<S, X>(zero, &codes, &scales, x, row);
+                    acc[row] = _mm512_fmadd_ps(sum, _mm512_set1_ps(x.about().scales[row]), acc[row]);
+                });
+            } else {
+                each_row!(R, row => acc[row] = add_group::<S, X>(acc[row], &codes, &scales, x, row));
             }
         }
+        if X::SEGMENT > 1 {
+            fold(tile, &mut acc, turn[0].about());
+        }
     }
-    for (row, acc) in tile.iter_mut().zip(acc) {
-        // SAFETY: a row of the tile is 64 writable bytes.
-        unsafe { _mm512_storeu_ps(row.as_mut_ptr(), acc) };
+    if X::SEGMENT == 1 {
+        for (row, acc) in tile.iter_mut().zip(acc) {
+            // SAFETY: a row of the tile is 64 writable bytes.
+            unsafe { _mm512_storeu_ps(row.as_mut_ptr(), acc) };
+        }
+    }
+}
+
+/// Adds the sums of a segment to the rows, each under its scale, and begins anew.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn fold(rows: &mut [[f32; 16]], sums: &mut [__m512], about: &About) {
+    for ((row, sum), scale) in rows.iter_mut().zip(sums).zip(about.scales) {
+        // SAFETY: a row is 64 readable and writable bytes.
+        unsafe {
+            let acc = _mm512_fmadd_ps(*sum, _mm512_set1_ps(scale), _mm512_loadu_ps(row.as_ptr()));
+            _mm512_storeu_ps(row.as_mut_ptr(), acc);
+        }
+        *sum = _mm512_setzero_ps();
     }
 }
 
@@ -121,9 +155,12 @@ impl Cursor {
     #[inline]
     #[target_feature(enable = "avx512f,f16c")]
     pub(crate) fn block_scales<S: Shape>(&mut self, scales: &mut Scales) {
-        scales.d = self.f16_lanes();
+        scales.block[0] = self.f16_lanes();
         if S::MINIMUM {
-            scales.m = self.f16_lanes();
+            scales.block[1] = self.f16_lanes();
+        }
+        if S::SUBS == 0 {
+            [scales.scale[0], scales.minimum[0]] = scales.block;
         }
     }
 
@@ -151,20 +188,23 @@ impl Cursor {
         }
     }
 
-    /// Sub-scales and, with a minimum, sub-minima of a group, as f32.
+    /// Sub-scales and, with a minimum, sub-minima of a group, times those of its block: exact in f32.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) fn subs<S: Shape>(&mut self, scales: &mut Scales) {
+        let [scale, minimum] = scales.block;
         for sub in 0..S::SUBS {
             if S::PACKED_SUBS {
-                [scales.sub_scales[sub], scales.sub_mins[sub]] = self.nibble_lanes();
+                let [low, high] = self.nibble_lanes();
+                scales.scale[sub] = _mm512_mul_ps(scale, low);
+                scales.minimum[sub] = _mm512_mul_ps(minimum, high);
             } else {
-                scales.sub_scales[sub] = self.i8_lanes();
+                scales.scale[sub] = _mm512_mul_ps(scale, self.i8_lanes());
             }
         }
         if S::MINIMUM && !S::PACKED_SUBS {
             for sub in 0..S::SUBS {
-                scales.sub_mins[sub] = self.i8_lanes();
+                scales.minimum[sub] = _mm512_mul_ps(minimum, self.i8_lanes());
             }
         }
     }
@@ -229,27 +269,30 @@ impl Cursor {
     }
 }
 
-/// `acc` plus the product of one group with activation row `row`.
+/// `acc` plus the product of one group with activation row `row`, the row's scale left out.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-fn add_group<S: Shape>(
+fn add_group<S: Shape, X: Codes>(
     acc: __m512,
     codes: &[__m512i; 8],
     scales: &Scales,
-    (x, rest): (&I8Group, Option<&I8Group>),
+    x: &X,
     row: usize,
 ) -> __m512 {
     let dot = |which: usize, quads: std::ops::Range<usize>| {
-        let start = start::<S>(x, which, row);
-        let Some(rest) = rest else {
-            return dot(start, codes, x, row, quads);
-        };
-        let high = dot(_mm512_setzero_si512(), codes, x, row, quads.clone());
-        let low = dot(_mm512_slli_epi32::<8>(high), codes, rest, row, quads);
-        if S::BIAS == 0 {
-            low
-        } else {
-            _mm512_add_epi32(low, start)
+        let start = start::<S>(x.about(), which, row);
+        match x.digits(row) {
+            [only] => dot(start, codes, only, quads),
+            [first, second, ..] => {
+                let high = dot(_mm512_setzero_si512(), codes, first, quads.clone());
+                let low = dot(_mm512_slli_epi32::<4>(high), codes, second, quads);
+                if S::BIAS == 0 {
+                    low
+                } else {
+                    _mm512_add_epi32(low, start)
+                }
+            }
+            [] => start,
         }
     };
     let dots = if S::SUBS == 2 {
@@ -257,45 +300,34 @@ fn add_group<S: Shape>(
     } else {
         [dot(2, 0..8), _mm512_setzero_si512()]
     };
-    scale_and_add::<S>(acc, dots, scales, x, row)
+    add_dots::<S>(acc, dots, scales, x.about(), row)
 }
 
 /// `acc` plus the scaled dots of one group with activation row `row`: of its halves with two sub-scales, else of the whole
 /// group, first.
 #[inline]
 #[target_feature(enable = "avx512f,fma")]
-pub(crate) fn scale_and_add<S: Shape>(
+pub(crate) fn add_dots<S: Shape>(
     acc: __m512,
     dots: [__m512i; 2],
     scales: &Scales,
-    x: &I8Group,
+    about: &About,
     row: usize,
 ) -> __m512 {
-    let s = _mm512_set1_ps(x.scales[row]);
-    let sum = |which: usize| _mm512_set1_ps(x.sums[which][row]);
     let [first, second] = dots.map(|dot| _mm512_cvtepi32_ps(dot));
-    let total = match S::SUBS {
-        0 => first,
-        1 => _mm512_mul_ps(first, scales.sub_scales[0]),
-        _ => {
-            let low = _mm512_mul_ps(first, scales.sub_scales[0]);
-            _mm512_fmadd_ps(second, scales.sub_scales[1], low)
-        }
-    };
-    let acc = _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.d), acc);
+    let mut acc = _mm512_fmadd_ps(first, scales.scale[0], acc);
+    if S::SUBS == 2 {
+        acc = _mm512_fmadd_ps(second, scales.scale[1], acc);
+    }
     if !S::MINIMUM {
         return acc;
     }
-    let total = match S::SUBS {
-        0 => sum(2),
-        1 => _mm512_mul_ps(sum(2), scales.sub_mins[0]),
-        _ => _mm512_fmadd_ps(
-            sum(1),
-            scales.sub_mins[1],
-            _mm512_mul_ps(sum(0), scales.sub_mins[0]),
-        ),
-    };
-    _mm512_fmadd_ps(total, _mm512_mul_ps(s, scales.m), acc)
+    let sum = |which: usize| _mm512_set1_ps(about.sums[which][row]);
+    if S::SUBS == 2 {
+        let acc = _mm512_fmadd_ps(sum(0), scales.minimum[0], acc);
+        return _mm512_fmadd_ps(sum(1), scales.minimum[1], acc);
+    }
+    _mm512_fmadd_ps(sum(2), scales.minimum[0], acc)
 }
 
 /// The bias that unpacked codes have: one whose multiples the activations bring along.
@@ -310,11 +342,11 @@ pub(crate) const fn undone<S: Shape>() -> u8 {
 /// Where a dot starts so that the bias of the codes cancels.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn start<S: Shape>(x: &I8Group, which: usize, row: usize) -> __m512i {
+fn start<S: Shape>(about: &About, which: usize, row: usize) -> __m512i {
     match undone::<S>() {
         0 => _mm512_setzero_si512(),
-        8 => _mm512_set1_epi32(x.minus_8_sums[which][row]),
-        _ => _mm512_set1_epi32(x.minus_128_sums[which][row]),
+        8 => _mm512_set1_epi32(about.minus_8_sums[which][row]),
+        _ => _mm512_set1_epi32(about.minus_128_sums[which][row]),
     }
 }
 
@@ -324,11 +356,10 @@ fn start<S: Shape>(x: &I8Group, which: usize, row: usize) -> __m512i {
 fn dot(
     start: __m512i,
     codes: &[__m512i; 8],
-    x: &I8Group,
-    row: usize,
+    digits: &[i8; GROUP],
     quads: std::ops::Range<usize>,
 ) -> __m512i {
-    let columns: &[[u8; 4]; 8] = bytemuck::cast_ref(&x.codes[row]);
+    let columns: &[[u8; 4]; 8] = bytemuck::cast_ref(digits);
     quads.fold(start, |sum, quad| {
         let columns = _mm512_set1_epi32(i32::from_le_bytes(columns[quad]));
         _mm512_dpbusd_epi32(sum, codes[quad], columns)

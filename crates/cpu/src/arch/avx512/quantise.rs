@@ -1,4 +1,4 @@
-//! Activations to int8: 32 columns of a row at a time, or of 16 rows.
+//! Activations to integer codes: the columns of one scale at a time, of one row or of 16 rows.
 //!
 //! A row by itself waits for its largest magnitude, two divisions and two sums, one after the other: some 70 cycles (Zen 5).
 //! Sixteen rows do each of these once, a row a lane, in some 320.
@@ -8,28 +8,28 @@ use core::arch::x86_64::*;
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::numerics::{CODE_ABSMAX_MIN, RowScale};
 
-use crate::activations::{BLOCK_ROWS, I8Group, PAIR_MAX};
+use crate::activations::{BLOCK_ROWS, Codes, clear_codes, clear_row};
 
 /// Fewer rows than this are quantised one by one: together, sixteen cost as much as four or five alone.
 const TOGETHER_MIN: usize = 5;
 
 /// [`crate::activations::quantise_block`].
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni")]
-pub fn quantise_block(block: &mut [I8Group], x: &[f32], cols: usize, planes: usize) {
+pub fn quantise_block<X: Codes>(block: &mut [X], x: &[f32], cols: usize) {
     let rows = x.len() / cols;
-    for (g, group) in block.chunks_exact_mut(planes).enumerate() {
+    for (segment, groups) in block.chunks_mut(X::SEGMENT).enumerate() {
+        let (start, len) = (segment * X::SEGMENT * GROUP, groups.len() * GROUP);
+        let columns = |row: usize| x[row * cols + start..][..len].as_chunks().0;
         if rows >= TOGETHER_MIN {
-            let columns = |row: usize| x.get(row * cols + g * GROUP..)?.first_chunk();
-            set_rows(group, &std::array::from_fn(columns));
+            let rows = std::array::from_fn(|row| (row < rows).then(|| columns(row)));
+            set_rows(groups, &rows);
             continue;
         }
         for row in 0..rows {
-            if let Some(columns) = x[row * cols + g * GROUP..].first_chunk() {
-                set_row(group, row, load(columns));
-            }
+            set_row(groups, row, columns(row));
         }
         for row in rows..rows.next_power_of_two() {
-            group.iter_mut().for_each(|plane| plane.clear_row(row));
+            groups.iter_mut().for_each(|group| clear_row(group, row));
         }
     }
 }
@@ -46,101 +46,88 @@ fn load(x: &[f32; GROUP]) -> [__m512; 2] {
     }
 }
 
-/// Quantises `x` into row `row` of a group of one or two planes.
+/// Magnitudes as integers, which are ordered as they are, infinity and NaN on top.
 #[inline]
-#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
-fn set_row(planes: &mut [I8Group], row: usize, x: [__m512; 2]) {
-    let [low, high] =
-        x.map(|x| _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff)));
-    let peak = _mm512_reduce_max_epu32(_mm512_max_epu32(low, high));
-    let (scale, most) = match planes.len() {
-        1 => (RowScale::of_peak(peak), 127),
-        _ => (RowScale::of_peak(peak).in_256_steps(), PAIR_MAX),
-    };
-    if scale.is_zero() {
-        for plane in planes {
-            plane.clear_codes(row);
-            plane.scales[row] = scale.scale;
-        }
-        return;
-    }
-    let inverse = _mm512_set1_ps(scale.inverse);
-    let codes = x.map(|x| {
-        // The default rounding of the conversion is half to even.
-        let rounded = _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse));
-        _mm512_max_epi32(
-            _mm512_min_epi32(rounded, _mm512_set1_epi32(most)),
-            _mm512_set1_epi32(-most),
-        )
-    });
-    let [first, rest @ ..] = planes else { return };
-    first.scales[row] = scale.scale;
-    let [second] = rest else {
-        store(&mut first.codes[row], codes);
-        return first.set_sums(row, codes.map(|codes| _mm512_reduce_add_epi32(codes)));
-    };
-    let (high, rest) = split(codes);
-    store(&mut first.codes[row], high);
-    store(&mut second.codes[row], rest);
-    let sums = std::array::from_fn(|half| {
-        let both = _mm512_add_epi32(_mm512_slli_epi32::<8>(high[half]), rest[half]);
-        _mm512_reduce_add_epi32(both)
-    });
-    first.set_sums(row, sums);
+#[target_feature(enable = "avx512f")]
+fn magnitudes(x: [__m512; 2]) -> [__m512i; 2] {
+    x.map(|x| _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff)))
 }
 
-/// Quantises 16 rows into a group of one or two planes; a row that is not there is zero.
+/// Lane by lane the largest magnitude of some columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn peaks(x: &[[f32; GROUP]]) -> __m512i {
+    x.iter().fold(_mm512_setzero_si512(), |peak, x| {
+        let [low, high] = magnitudes(load(x));
+        _mm512_max_epu32(peak, _mm512_max_epu32(low, high))
+    })
+}
+
+/// Quantises `x`, the columns of a segment, into row `row` of its groups.
+#[inline]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+fn set_row<X: Codes>(groups: &mut [X], row: usize, x: &[[f32; GROUP]]) {
+    let scale = X::scale(RowScale::of_peak(_mm512_reduce_max_epu32(peaks(x))));
+    let inverse = _mm512_set1_ps(scale.inverse);
+    for (group, x) in groups.iter_mut().zip(x) {
+        group.about_mut().scales[row] = scale.scale;
+        if scale.is_zero() {
+            clear_codes(group, row);
+            continue;
+        }
+        // The default rounding of the conversion is half to even; see `set_rows` for the limit.
+        let codes = load(x).map(|x| _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse)));
+        store(group, row, codes);
+        let sums = codes.map(|codes| _mm512_reduce_add_epi32(codes));
+        group.about_mut().set_sums(row, sums);
+    }
+}
+
+/// Quantises 16 rows into the groups of a segment; a row that is not there is zero.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn set_rows(planes: &mut [I8Group], rows: &[Option<&[f32; GROUP]>; BLOCK_ROWS]) {
-    let magnitude = |x| _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff));
-    let mut peaks = [_mm512_setzero_si512(); BLOCK_ROWS];
-    for (peak, x) in peaks.iter_mut().zip(rows) {
-        if let Some(x) = x {
-            let [low, high] = load(x).map(magnitude);
-            *peak = _mm512_max_epu32(low, high);
-        }
+fn set_rows<X: Codes>(groups: &mut [X], rows: &[Option<&[[f32; GROUP]]>; BLOCK_ROWS]) {
+    let mut largest = [_mm512_setzero_si512(); BLOCK_ROWS];
+    for (largest, x) in largest.iter_mut().zip(rows) {
+        *largest = peaks(x.unwrap_or(&[]));
     }
-    let Scales { scale, inverse } = Scales::of_peaks(max_of_each(&peaks));
-    let steps = _mm512_set1_ps(if planes.len() == 1 { 1.0 } else { 256.0 });
+    let Scales { scale, inverse } = Scales::of_peaks(max_of_each(&largest));
+    let steps = _mm512_set1_ps(X::scale(RowScale::UNIT).inverse);
+    let scale = _mm512_div_ps(scale, steps);
     let mut inverses = [0.0; BLOCK_ROWS];
     // SAFETY: sixteen floats.
     unsafe { _mm512_storeu_ps(inverses.as_mut_ptr(), _mm512_mul_ps(inverse, steps)) };
-    for (row, (x, inverse)) in rows.iter().zip(inverses).enumerate() {
-        // A row whose scale is zero or NaN has no codes.
-        let mask = if inverse == 0.0 { 0 } else { !0 };
-        let x = x.map_or([_mm512_setzero_ps(); 2], |x| load(x));
-        // None exceeds its limit: |x| · (127 / absmax) is at most 127 and two roundings.
-        let codes = x.map(|x| {
-            let product = _mm512_mul_ps(x, _mm512_set1_ps(inverse));
-            _mm512_maskz_cvtps_epi32(mask, product)
-        });
-        match planes {
-            [first] => store(&mut first.codes[row], codes),
-            [first, second] => {
-                let (high, rest) = split(codes);
-                store(&mut first.codes[row], high);
-                store(&mut second.codes[row], rest);
-            }
-            _ => {}
+    for (index, group) in groups.iter_mut().enumerate() {
+        for (row, (x, inverse)) in rows.iter().zip(inverses).enumerate() {
+            // A row whose scale is zero or NaN has no codes.
+            let mask = if inverse == 0.0 { 0 } else { !0 };
+            let x = x.map_or([_mm512_setzero_ps(); 2], |x| load(&x[index]));
+            // None exceeds its limit: |x| · (127 / absmax) is at most 127 and two roundings.
+            let codes = x.map(|x| {
+                let product = _mm512_mul_ps(x, _mm512_set1_ps(inverse));
+                _mm512_maskz_cvtps_epi32(mask, product)
+            });
+            store(group, row, codes);
         }
+        let [low, high] = half_sums(group);
+        set_about(group, scale, [low, high, _mm512_add_epi32(low, high)]);
     }
-    let [low, high] = half_sums(planes);
-    let Some(first) = planes.first_mut() else {
-        return;
-    };
+}
+
+/// Scales and sums of sixteen rows.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn set_about<X: Codes>(group: &mut X, scale: __m512, sums: [__m512i; 3]) {
+    let about = group.about_mut();
     // SAFETY: each place is one of sixteen numbers of four bytes.
     unsafe {
-        _mm512_storeu_ps(first.scales.as_mut_ptr(), _mm512_div_ps(scale, steps));
-        for (which, sum) in [low, high, _mm512_add_epi32(low, high)]
-            .into_iter()
-            .enumerate()
-        {
+        _mm512_storeu_ps(about.scales.as_mut_ptr(), scale);
+        for (which, sum) in sums.into_iter().enumerate() {
             let minus = _mm512_sub_epi32(_mm512_setzero_si512(), sum);
-            _mm512_storeu_ps(first.sums[which].as_mut_ptr(), _mm512_cvtepi32_ps(sum));
-            let minus_8 = first.minus_8_sums[which].as_mut_ptr();
+            _mm512_storeu_ps(about.sums[which].as_mut_ptr(), _mm512_cvtepi32_ps(sum));
+            let minus_8 = about.minus_8_sums[which].as_mut_ptr();
             _mm512_storeu_si512(minus_8.cast(), _mm512_slli_epi32::<3>(minus));
-            let minus_128 = first.minus_128_sums[which].as_mut_ptr();
+            let minus_128 = about.minus_128_sums[which].as_mut_ptr();
             _mm512_storeu_si512(minus_128.cast(), _mm512_slli_epi32::<7>(minus));
         }
     }
@@ -199,16 +186,17 @@ fn max_of_each(vectors: &[__m512i; 16]) -> __m512i {
 
 /// The sums of both halves of sixteen rows of stored codes, a row a lane.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn half_sums(planes: &[I8Group]) -> [__m512i; 2] {
+#[target_feature(enable = "avx512f,avx512vl,avx512vnni")]
+fn half_sums<X: Codes>(group: &X) -> [__m512i; 2] {
     let ones = _mm512_set1_epi8(1);
     // Two rows a vector; a lane has the sum of four columns.
     let quads: [__m512i; 8] = std::array::from_fn(|pair| {
-        planes.iter().fold(_mm512_setzero_si512(), |sum, plane| {
-            let codes: &[[i8; 64]; 8] = bytemuck::cast_ref(&plane.codes);
-            // SAFETY: 64 readable bytes.
-            let codes = unsafe { _mm512_loadu_si512(codes[pair].as_ptr().cast()) };
-            _mm512_dpbusd_epi32(_mm512_slli_epi32::<8>(sum), ones, codes)
+        let rows = [group.digits(2 * pair), group.digits(2 * pair + 1)];
+        (0..X::DIGITS).fold(_mm512_setzero_si512(), |sum, digit| {
+            // SAFETY: 32 readable bytes each.
+            let codes = rows.map(|row| unsafe { _mm256_loadu_si256(row[digit].as_ptr().cast()) });
+            let codes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(codes[0]), codes[1]);
+            _mm512_dpbusd_epi32(_mm512_slli_epi32::<4>(sum), ones, codes)
         })
     });
     // A group of four lanes sums up one half of four even or four odd rows.
@@ -227,26 +215,25 @@ fn half_sums(planes: &[I8Group]) -> [__m512i; 2] {
     [low, high].map(|order| _mm512_permutex2var_epi32(upper, order, lower))
 }
 
-/// Codes of a pair as their two bytes, see [`crate::activations::split_pair`].
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn split(codes: [__m512i; 2]) -> ([__m512i; 2], [__m512i; 2]) {
-    let high =
-        codes.map(|code| _mm512_srai_epi32::<8>(_mm512_add_epi32(code, _mm512_set1_epi32(128))));
-    let rest = std::array::from_fn(|half| {
-        let rest = _mm512_sub_epi32(codes[half], _mm512_slli_epi32::<8>(high[half]));
-        _mm512_max_epi32(rest, _mm512_set1_epi32(-127))
-    });
-    (high, rest)
-}
-
-/// Codes of one row as bytes.
+/// Codes of one row as their digits, see [`crate::activations::split`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
-fn store(row: &mut [i8; GROUP], codes: [__m512i; 2]) {
-    for (half, codes) in codes.into_iter().enumerate() {
-        let bytes = _mm512_cvtepi32_epi8(codes);
-        // SAFETY: 16 of the row's 32 bytes.
-        unsafe { _mm_storeu_si128(row.as_mut_ptr().add(16 * half).cast(), bytes) };
+fn store<X: Codes>(group: &mut X, row: usize, codes: [__m512i; 2]) {
+    let write = |to: &mut [i8; GROUP], digits: [__m512i; 2]| {
+        for (to, digits) in to.as_chunks_mut::<16>().0.iter_mut().zip(digits) {
+            // SAFETY: 16 writable bytes.
+            unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(digits)) };
+        }
+    };
+    match group.digits_mut(row) {
+        [only] => write(only, codes),
+        [first, second, ..] => {
+            let half = _mm512_set1_epi32(8);
+            let high = codes.map(|code| _mm512_srai_epi32::<4>(_mm512_add_epi32(code, half)));
+            write(first, high);
+            let rest = |i: usize| _mm512_sub_epi32(codes[i], _mm512_slli_epi32::<4>(high[i]));
+            write(second, [rest(0), rest(1)]);
+        }
+        [] => {}
     }
 }

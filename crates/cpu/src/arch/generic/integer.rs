@@ -1,9 +1,9 @@
-//! Integer weights times int8 activations: `Arithmetic::I8` and `Arithmetic::I8Pair`, step by step as they are written there.
+//! Integer weights times integer codes: `Arithmetic::I8` and `Arithmetic::I12`, step by step as they are written there.
 
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::{CodedPanel, PANEL_ROWS};
 
-use crate::activations::{I8Group, Tile};
+use crate::activations::{BLOCK_ROWS, Codes, Tile};
 use crate::table::CodedCall;
 
 type Lanes<T> = [T; PANEL_ROWS];
@@ -16,71 +16,81 @@ struct PlainGroup {
 }
 
 /// Products of one panel with `call.rows` activation rows.
-pub fn linear_i8(tile: &mut Tile, call: &CodedCall<'_>) {
-    for row in tile.iter_mut().take(call.rows) {
-        *row = [0.0; PANEL_ROWS];
-    }
-    let coded = &call.coded;
-    for (g, planes) in call.groups.chunks(call.planes).enumerate() {
-        let header = &call.panel[coded.block_offset(g)..];
-        let d = f16_lanes(header);
-        let m = if coded.minimum {
-            f16_lanes(&header[2 * PANEL_ROWS..])
-        } else {
-            [0.0; PANEL_ROWS]
-        };
-        let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
-        for (row, acc) in tile.iter_mut().take(call.rows).enumerate() {
-            add_group(acc, &group, (coded, &d, &m), planes, row);
+pub fn linear<X: Codes>(tile: &mut Tile, call: &CodedCall<'_, X>) {
+    let tile = &mut tile[..call.rows];
+    tile.fill([0.0; PANEL_ROWS]);
+    for (segment, groups) in call.groups.chunks(X::SEGMENT).enumerate() {
+        let mut sums: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
+        for (index, x) in groups.iter().enumerate() {
+            add_group(&mut sums[..call.rows], call, segment * X::SEGMENT + index, x);
+        }
+        for (row, (acc, sums)) in tile.iter_mut().zip(sums).enumerate() {
+            let scale = groups[0].about().scales[row];
+            for (acc, sum) in acc.iter_mut().zip(sums) {
+                *acc = sum.mul_add(scale, *acc);
+            }
         }
     }
 }
 
-/// The number that the codes of one row and column stand for: one plane, or two.
+/// Adds group `g` to the sums of its segment.
+fn add_group<X: Codes>(sums: &mut [Lanes<f32>], call: &CodedCall<'_, X>, g: usize, x: &X) {
+    let coded = &call.coded;
+    let header = &call.panel[coded.block_offset(g)..];
+    let d = f16_lanes(header);
+    let m = if coded.minimum {
+        f16_lanes(&header[2 * PANEL_ROWS..])
+    } else {
+        [0.0; PANEL_ROWS]
+    };
+    let group = unpack(coded, &call.panel[coded.group_offset(g)..]);
+    for (row, acc) in sums.iter_mut().enumerate() {
+        add_row(acc, &group, (coded, &d, &m), x, row);
+    }
+}
+
+/// The number that the digits of one row and column stand for.
 #[inline(always)]
-fn code(planes: &[I8Group], row: usize, column: usize) -> i32 {
-    planes.iter().fold(0, |code, plane| {
-        256 * code + i32::from(plane.codes[row][column])
-    })
+fn code<X: Codes>(x: &X, row: usize, column: usize) -> i32 {
+    let digits = x.digits(row).iter();
+    digits.fold(0, |code, digit| 16 * code + i32::from(digit[column]))
 }
 
 #[inline(always)]
-fn add_group(
+fn add_row<X: Codes>(
     acc: &mut Lanes<f32>,
     group: &PlainGroup,
     (coded, d, m): (&CodedPanel, &Lanes<f32>, &Lanes<f32>),
-    planes: &[I8Group],
+    x: &X,
     row: usize,
 ) {
-    let x = &planes[0];
-    let scale = x.scales[row];
     let mut dots = [[0i32; PANEL_ROWS]; 2];
     for (column, codes) in group.codes.iter().enumerate() {
-        let code = code(planes, row, column);
+        let code = code(x, row, column);
         for (dot, weight) in dots[column / 16].iter_mut().zip(codes) {
             *dot += weight * code;
         }
     }
-    let sums = [x.sums[0][row] as i32, x.sums[1][row] as i32];
+    let sums = [x.about().sums[0][row], x.about().sums[1][row]].map(|sum| sum as i32);
     for lane in 0..PANEL_ROWS {
         let lane_of = |pair: &[Lanes<i32>; 2]| [pair[0][lane], pair[1][lane]];
-        let dot = total(coded, lane_of(&dots), lane_of(&group.sub_scales));
-        acc[lane] = dot.mul_add(scale * d[lane], acc[lane]);
+        let dots = lane_of(&dots);
+        acc[lane] = total(coded, acc[lane], dots, (d[lane], lane_of(&group.sub_scales)));
         if coded.minimum {
-            let sum = total(coded, sums, lane_of(&group.sub_mins));
-            acc[lane] = sum.mul_add(scale * m[lane], acc[lane]);
+            acc[lane] = total(coded, acc[lane], sums, (m[lane], lane_of(&group.sub_mins)));
         }
     }
 }
 
-/// Both halves of a group under their sub-scales.
+/// `acc` plus both halves of a group, each under its scale, or their sum under the one of both.
 #[inline(always)]
-fn total(coded: &CodedPanel, halves: [i32; 2], subs: [i32; 2]) -> f32 {
-    match coded.sub_scales {
-        0 => (halves[0] + halves[1]) as f32,
-        1 => (halves[0] + halves[1]) as f32 * subs[0] as f32,
-        _ => (halves[1] as f32).mul_add(subs[1] as f32, halves[0] as f32 * subs[0] as f32),
+fn total(coded: &CodedPanel, acc: f32, halves: [i32; 2], (scale, subs): (f32, [i32; 2])) -> f32 {
+    let [first, second] = subs.map(|sub| scale * sub as f32);
+    if coded.sub_scales == 2 {
+        let acc = (halves[0] as f32).mul_add(first, acc);
+        return (halves[1] as f32).mul_add(second, acc);
     }
+    ((halves[0] + halves[1]) as f32).mul_add(first, acc)
 }
 
 /// Reads a group: sub-scales, sub-minima, codes.
