@@ -40,7 +40,7 @@ pub enum KvDtypeName {
 pub enum ActivationsName {
     /// One code and one scale per 32 numbers: 8 bits
     Int8,
-    /// Two codes, the second for what the first leaves over: 15 bits
+    /// Two int8 digits and one scale per 256 numbers: 12 bits
     #[value(name = "int8x2")]
     Int8Pair,
 }
@@ -89,7 +89,7 @@ pub struct ModelArgs {
     /// Precision of keys and values [default: bf16; f32 with --backend reference]
     #[arg(long, value_enum)]
     pub kv_dtype: Option<KvDtypeName>,
-    /// How activations meet stored integers: two int8 codes (15 bits) keep the model's answers, one is faster in prefill
+    /// How activations meet stored integers: two int8 digits (12 bits) keep the model's answers, one is less work
     #[arg(long, value_enum, default_value = "int8x2")]
     pub activations: ActivationsName,
     /// What becomes of the stored formats of projections; w8a8 is for speed, it makes the answers less exact

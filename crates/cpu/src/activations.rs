@@ -354,7 +354,11 @@ mod tests {
         assert_eq!(group.codes[0][0][..5], [127, 0, 2, -2, -127]);
         assert_eq!(group.about.scales[0], 1.0);
         assert_eq!(
-            [group.about.sums[0][0], group.about.sums[1][0], group.about.sums[2][0]],
+            [
+                group.about.sums[0][0],
+                group.about.sums[1][0],
+                group.about.sums[2][0]
+            ],
             [0.0, 3.0, 3.0]
         );
         assert_eq!(group.about.minus_8_sums[1][0], -24);

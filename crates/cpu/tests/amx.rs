@@ -256,14 +256,7 @@ fn tiles_compute_products_of_enough_rows_and_no_others() {
     let groups = 2;
     // Four-bit weights meet both digits of a group in one product; wider ones are loaded once for both. A block that is not
     // whole is left to vectors.
-    let codes = |of_block: u64| {
-        [
-            (16, 0),
-            (23, 0),
-            (24, 2 + of_block),
-            (32, 2 + 2 * of_block),
-        ]
-    };
+    let codes = |of_block: u64| [(16, 0), (23, 0), (24, 2 + of_block), (32, 2 + 2 * of_block)];
     let floats = |of_block: u64| [(1, 0), (7, 0), (8, of_block), (16, of_block)];
     for (format, counts) in [
         (Format::Q4_1, codes(groups * 5)),

@@ -198,7 +198,7 @@ fn numbers_of_a_row_agree_with_each_other() {
             .unwrap()
     };
     let product = |format: &str| five_rows("linear", format);
-    // 48 x 256 weights with 5 rows; stored integers meet two codes; 18 bytes hold 32 weights of Q4_0.
+    // 48 x 256 weights with 5 rows; stored integers meet two digits; 18 bytes hold 32 weights of Q4_0.
     assert_eq!(product("BF16").operations, 2 * 5 * 48 * 256);
     assert_eq!(product("Q4_0").operations, 2 * 2 * 5 * 48 * 256);
     assert_eq!(product("Q4_0").memory_bytes, 48 * 256 / 32 * 18);

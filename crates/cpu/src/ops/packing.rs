@@ -48,8 +48,8 @@ impl LinearScratch {
     fn sizes(rows: usize, cols: usize) -> [usize; 3] {
         let groups = cols.div_ceil(GROUP);
         let blocks = rows.div_ceil(BLOCK_ROWS);
-        let block_bytes = (groups * size_of::<I12Group>())
-            .max(cols.div_ceil(ROW_SPAN) * size_of::<RowSpan>());
+        let block_bytes =
+            (groups * size_of::<I12Group>()).max(cols.div_ceil(ROW_SPAN) * size_of::<RowSpan>());
         let floats = rows
             .next_multiple_of(FLOAT_ROWS)
             .saturating_mul(groups * GROUP);
@@ -143,7 +143,12 @@ pub fn pack<'a>(
 ) -> Blocks<'a> {
     match packing {
         Packing::I8 => Blocks::I8(pack_codes(pool, kernels.quantise_i8, &mut scratch.codes, x)),
-        Packing::I12 => Blocks::I12(pack_codes(pool, kernels.quantise_i12, &mut scratch.codes, x)),
+        Packing::I12 => Blocks::I12(pack_codes(
+            pool,
+            kernels.quantise_i12,
+            &mut scratch.codes,
+            x,
+        )),
         Packing::Rows => pack_rows(pool, kernels, scratch, x),
         Packing::Float(rounding) => pack_floats(pool, kernels, &mut scratch.floats, x, rounding),
         Packing::Tiles => pack_tiles(pool, kernels.tiles, &mut scratch.floats, x),

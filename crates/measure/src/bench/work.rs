@@ -199,7 +199,7 @@ impl Counter {
 }
 
 /// The rate that bounds products in `arithmetic`, and how many of the device's stand for one of the model's: two where
-/// activations are two codes.
+/// activations are two digits.
 pub const fn products(arithmetic: Arithmetic) -> (CeilingKind, u64) {
     match arithmetic {
         Arithmetic::I8 | Arithmetic::I8Row => (CeilingKind::Int8, 1),

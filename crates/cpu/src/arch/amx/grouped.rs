@@ -14,7 +14,7 @@
 
 use core::arch::x86_64::*;
 
-use super::output::{BATCH, Corner, finish};
+use super::output::{BATCH, Corner, finish, prefetch};
 use crate::activations::Tile;
 use crate::arch::avx512::integer::each_row;
 use crate::table::{TileCall, TileOutput};
@@ -125,6 +125,7 @@ pub unsafe fn products<const PARTS: usize, W: Copy, X, U, I, F, E>(
             let blocks = first_block..blocks.min(first_block + PASS_BLOCKS);
             sums[..blocks.len()].fill([Sums::ZERO; PASS_PANELS]);
             for first in (0..groups).step_by(chunk_groups) {
+                let is_last = first + chunk_groups >= groups;
                 let groups = first..groups.min(first + chunk_groups);
                 for (panel, weights) in panels.clone().zip(&mut weights) {
                     for (group, weights) in groups.clone().zip(weights) {
@@ -134,6 +135,13 @@ pub unsafe fn products<const PARTS: usize, W: Copy, X, U, I, F, E>(
                 let mut x: [&[X]; PASS_BLOCKS] = [&[]; PASS_BLOCKS];
                 for (block, x) in blocks.clone().zip(&mut x) {
                     *x = &call.block(block)[groups.clone()];
+                }
+                if is_last {
+                    for block in blocks.clone() {
+                        panels
+                            .clone()
+                            .for_each(|panel| prefetch(output, panel, block));
+                    }
                 }
                 let chunk = Chunk {
                     weights: &weights,

@@ -118,7 +118,13 @@ unsafe fn shaped<S: Shape, X: Codes, const PARTS: usize, const V: usize>(
         false => issue_digits::<S, X, PARTS, V>(&tiles, w, x, dots),
     };
     let add = |acc, w: &Weights<V>, x: &X, dots: &Dots<PARTS>, row: usize| {
-        add_dots::<S>(acc, whole_dots::<S, X, PARTS>(dots, row), &w.scales, x.about(), row)
+        add_dots::<S>(
+            acc,
+            whole_dots::<S, X, PARTS>(dots, row),
+            &w.scales,
+            x.about(),
+            row,
+        )
     };
     let scaled = |acc, sum, x: &X, row: usize| {
         _mm512_fmadd_ps(sum, _mm512_set1_ps(x.about().scales[row]), acc)
@@ -130,11 +136,21 @@ unsafe fn shaped<S: Shape, X: Codes, const PARTS: usize, const V: usize>(
                 scaled(acc, add(_mm512_setzero_ps(), w, x, dots, row), x, row)
             };
             let end = None::<NoEnd<X>>;
-            let steps = Steps { unpack, issue, finish, end };
+            let steps = Steps {
+                unpack,
+                issue,
+                finish,
+                end,
+            };
             products(call, &steps, output);
         } else {
             let end = Some(scaled);
-            let steps = Steps { unpack, issue, finish: add, end };
+            let steps = Steps {
+                unpack,
+                issue,
+                finish: add,
+                end,
+            };
             products(call, &steps, output);
         }
     }
@@ -173,7 +189,9 @@ fn unpack<S: Shape, const V: usize>(coded: &CodedPanel, panel: &[u8], group: usi
     let mut cursor = Cursor::new(&panel[coded.group_offset(group)..][..coded.group_bytes()]);
     cursor.subs::<S>(&mut scales);
     let bias = _mm512_set1_epi8(undone::<S>() as i8);
-    let quads = cursor.codes::<S>().map(|codes| _mm512_sub_epi8(codes, bias));
+    let quads = cursor
+        .codes::<S>()
+        .map(|codes| _mm512_sub_epi8(codes, bias));
     let mut codes = [_mm512_setzero_si512(); V];
     if V == 8 {
         codes.copy_from_slice(&quads);

@@ -14,7 +14,7 @@
 
 use core::arch::x86_64::*;
 
-use super::output::{BATCH, Corner, finish};
+use super::output::{BATCH, Corner, finish, prefetch};
 use super::unit::{TileConfig, Tiles, WHOLE};
 use crate::activations::BLOCK_ROWS;
 use crate::table::{TileCall, TileOutput};
@@ -114,6 +114,7 @@ pub unsafe fn products<D: Dot, X, S, R>(
                 let (panel, block) = (p + index % 2, b + index / 2);
                 *corner = (panel < panels && block < blocks).then(|| {
                     let scales = (finish.scales)(call.panel(panel));
+                    prefetch(output, panel, block);
                     (Corner::new(output, panel, block), scales, block)
                 });
             }

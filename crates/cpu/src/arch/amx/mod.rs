@@ -22,7 +22,7 @@ pub(crate) mod unit;
 
 /// Fewest activation rows for which tiles are used: a tile product takes the time of 16 rows, a vector product that of its own.
 pub const ROWS_MIN: usize = 8;
-/// The same for integer codes, whose sums leave the unit once a group, one and two codes a number. Measured on Sapphire
-/// Rapids, tokens a second of a small model with vectors and with tiles, two codes: 16 rows 510-630, 490-580; 32 rows 520-650,
-/// 800; one code: 32 rows 820-1160, 840-960; 64 rows 820-1240, 1090-1140; from a few hundred rows on tiles have 1.4 times the speed.
+/// The same for integer codes, whose sums leave the unit once a group, of one and of two digits. Measured on Sapphire and Emerald
+/// Rapids, tokens a second of a small model with vectors and with tiles: one digit, 32 rows 820-1160, 840-960, 64 rows 820-1240,
+/// 1090-1140; two, 16 rows 660-700, 610-740, 32 rows 570-620, 770-1000; with a few hundred rows tiles have 1.4 times the speed.
 pub const CODED_ROWS_MIN: [usize; 2] = [64, 24];

@@ -44,6 +44,19 @@ impl Corner {
     }
 }
 
+/// Asks for the lines that a panel and block will be written to, while there is something else to do.
+#[inline]
+pub fn prefetch(output: &TileOutput<'_>, panel: usize, block: usize) {
+    let first = block * BLOCK_ROWS;
+    for row in first..output.rows.min(first + BLOCK_ROWS) {
+        let index = output.start + row * output.stride + panel * PANEL_ROWS;
+        // A hint: the address is computed without being read.
+        let place = output.dst.start().wrapping_add(index);
+        // SAFETY: a prefetch does not fault, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(place.cast_const().cast()) };
+    }
+}
+
 /// Finishes rows `first..first + BATCH` of a block; those that do not count are left out.
 ///
 /// # Safety

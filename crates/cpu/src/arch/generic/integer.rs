@@ -22,7 +22,12 @@ pub fn linear<X: Codes>(tile: &mut Tile, call: &CodedCall<'_, X>) {
     for (segment, groups) in call.groups.chunks(X::SEGMENT).enumerate() {
         let mut sums: Tile = [[0.0; PANEL_ROWS]; BLOCK_ROWS];
         for (index, x) in groups.iter().enumerate() {
-            add_group(&mut sums[..call.rows], call, segment * X::SEGMENT + index, x);
+            add_group(
+                &mut sums[..call.rows],
+                call,
+                segment * X::SEGMENT + index,
+                x,
+            );
         }
         for (row, (acc, sums)) in tile.iter_mut().zip(sums).enumerate() {
             let scale = groups[0].about().scales[row];
@@ -75,7 +80,12 @@ fn add_row<X: Codes>(
     for lane in 0..PANEL_ROWS {
         let lane_of = |pair: &[Lanes<i32>; 2]| [pair[0][lane], pair[1][lane]];
         let dots = lane_of(&dots);
-        acc[lane] = total(coded, acc[lane], dots, (d[lane], lane_of(&group.sub_scales)));
+        acc[lane] = total(
+            coded,
+            acc[lane],
+            dots,
+            (d[lane], lane_of(&group.sub_scales)),
+        );
         if coded.minimum {
             acc[lane] = total(coded, acc[lane], sums, (m[lane], lane_of(&group.sub_mins)));
         }

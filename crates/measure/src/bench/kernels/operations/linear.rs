@@ -1,7 +1,7 @@
 //! Products with a weight of one format, and looking up its rows.
 //!
 //! Cost of a product of `r` rows with `m x n` weights: the weight's bytes in the backend's layout from memory, `4 r (n + m)`
-//! bytes of activations, `2 r m n` operations, twice that when activations are two int8 codes. Weights go around a ring, so
+//! bytes of activations, `2 r m n` operations, twice that when activations are two int8 digits. Weights go around a ring, so
 //! that each call finds its own in memory, as a step of a model does.
 
 use std::rc::Rc;
