@@ -358,6 +358,10 @@ static AMX: Kernels = Kernels {
     tier: Tier::Amx,
     // SAFETY: detected, see `for_tier`.
     attention_span: |input, output| unsafe { amx::attention::attention_span(input, output) },
+    // SAFETY: detected, see `for_tier`.
+    attention_span_int8: |input, output| unsafe {
+        amx::attention_int8::attention_span_int8(input, output)
+    },
     tiles: Some(&AMX_TILES),
     ceiling: &AMX_CEILING,
     ..AVX512

@@ -28,17 +28,17 @@ use crate::arch::generic::attention::{
 };
 
 /// Rows of one product.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 /// Row tiles of one attention tile, at most.
 const ROW_TILES: usize = TILE_ROWS / ROWS;
 /// Dims or keys that one product sums over.
-const DEPTH: usize = 32;
+pub(super) const DEPTH: usize = 32;
 /// Widest head, in products.
-const SPANS_MAX: usize = crate::ops::attention::HEAD_DIM_MAX / DEPTH;
+pub(super) const SPANS_MAX: usize = crate::ops::attention::HEAD_DIM_MAX / DEPTH;
 /// Words of a key or value tile: 16 rows of 16 pairs.
-const TILE_WORDS: usize = 256;
+pub(super) const TILE_WORDS: usize = 256;
 
-const ZERO: Bf16Group = Bf16Group {
+pub(super) const ZERO: Bf16Group = Bf16Group {
     rows: [[0; DEPTH]; ROWS],
 };
 /// 1.0 everywhere.
@@ -47,16 +47,16 @@ const ONES: Bf16Group = Bf16Group {
 };
 
 /// Sums of the first and second row tile.
-const C0: u8 = 0;
-const C1: u8 = 1;
+pub(super) const C0: u8 = 0;
+pub(super) const C1: u8 = 1;
 const A0: u8 = 2;
 const A1: u8 = 3;
-const B: u8 = 4;
+pub(super) const B: u8 = 4;
 /// The same for the last 16 dims of a head that is no multiple of 32.
 const A0_HALF: u8 = 5;
 const A1_HALF: u8 = 6;
 const B_HALF: u8 = 7;
-const CONFIG: TileConfig = {
+pub(super) const CONFIG: TileConfig = {
     let a = TileShape {
         rows: 16,
         row_bytes: 32,
@@ -79,17 +79,10 @@ pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
     if rows < ROWS_MIN || hides_what_is_not_finite(input, &blocks) {
         return avx512::attention::attention_span(input, output);
     }
-    let row_tiles = rows.div_ceil(ROWS);
-    assert!(
-        row_tiles <= ROW_TILES
-            && input.head_dim <= SPANS_MAX * DEPTH
-            && output.scores.len() >= row_tiles * ROWS
-            && output.o.len() >= row_tiles * ROWS * (input.head_dim / 16),
-        "room for whole row tiles"
-    );
+    assert_room(input, output);
     // SAFETY: the caller's promise; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
-    match (row_tiles, input.head_dim.div_ceil(DEPTH)) {
+    match (rows.div_ceil(ROWS), input.head_dim.div_ceil(DEPTH)) {
         (1, ..=2) => span::<1, 2>(&tiles, input, &blocks, output),
         (1, ..=4) => span::<1, 4>(&tiles, input, &blocks, output),
         (1, _) => span::<1, SPANS_MAX>(&tiles, input, &blocks, output),
@@ -97,6 +90,18 @@ pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
         (_, ..=4) => span::<2, 4>(&tiles, input, &blocks, output),
         _ => span::<2, SPANS_MAX>(&tiles, input, &blocks, output),
     }
+}
+
+/// Fails unless `output` has room for whole row tiles.
+pub(super) fn assert_room(input: &SpanInput<'_>, output: &SpanOutput<'_>) {
+    let row_tiles = input.visible.len().div_ceil(ROWS);
+    assert!(
+        row_tiles <= ROW_TILES
+            && input.head_dim <= SPANS_MAX * DEPTH
+            && output.scores.len() >= row_tiles * ROWS
+            && output.o.len() >= row_tiles * ROWS * (input.head_dim / 16),
+        "room for whole row tiles"
+    );
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
@@ -125,7 +130,7 @@ fn span<const T: usize, const SPANS: usize>(
 /// Makes bf16 of a row's weights, in place: those of a block are then 64 bytes, the ones of its first half before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn to_bf16(row: &mut SpanRow, blocks: Range<usize>) {
+pub(super) fn to_bf16(row: &mut SpanRow, blocks: Range<usize>) {
     for block in blocks {
         let weights = bf16_of([&row[2 * block], &row[2 * block + 1]]);
         // Block by block, this overwrites only what has been read.
@@ -167,7 +172,7 @@ fn all_finite(words: &[u32]) -> bool {
 
 /// Queries, bf16 numbers already, as first operands; rows past the last stay zero.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn pack_queries<const T: usize, const SPANS: usize>(
+pub(super) fn pack_queries<const T: usize, const SPANS: usize>(
     queries: &mut [[Bf16Group; SPANS]; T],
     input: &SpanInput<'_>,
 ) {
@@ -199,7 +204,7 @@ fn bf16_of(numbers: [&[f32; 16]; 2]) -> [u16; DEPTH] {
 
 /// Dots of all rows with 16 keys, into vector `vector` of their scores.
 #[target_feature(enable = "avx512f")]
-fn scores<const T: usize, const SPANS: usize>(
+pub(super) fn scores<const T: usize, const SPANS: usize>(
     tiles: &Tiles,
     queries: &[[Bf16Group; SPANS]; T],
     keys: &[u32],
@@ -210,7 +215,7 @@ fn scores<const T: usize, const SPANS: usize>(
     tiles.zero::<C1>();
     let (whole, rest) = keys.as_chunks::<TILE_WORDS>();
     // SAFETY: queries are 16 rows of 64 bytes, keys 16 or, at the end, 8 rows of 64; the 16 rows of scores of each row tile lie
-    // one span apart, which `attention_span` asserted.
+    // one span apart, which `assert_room` asserted.
     unsafe {
         for (span, keys) in whole.iter().enumerate() {
             tiles.load::<B>(keys.as_ptr().cast(), 64);
@@ -247,8 +252,7 @@ fn sums<const T: usize>(
     blocks: &Range<usize>,
     output: &mut SpanOutput<'_>,
 ) {
-    let groups = input.head_dim / 16;
-    for dims in 0..groups {
+    for dims in 0..input.head_dim / 16 {
         tiles.zero::<C0>();
         tiles.zero::<C1>();
         for block in blocks.clone() {
@@ -258,14 +262,25 @@ fn sums<const T: usize>(
             unsafe { tiles.load::<B>(values.as_ptr().cast(), 64) };
             add_block::<T>(tiles, output.scores, block);
         }
-        let row_bytes = groups * 64;
-        // SAFETY: the 16 rows of each row tile lie one head apart, which `attention_span` asserted.
-        unsafe {
-            let to = output.o.as_mut_ptr().add(dims).cast::<u8>();
-            tiles.store::<C0>(to, row_bytes);
-            if T == 2 {
-                tiles.store::<C1>(to.add(ROWS * row_bytes), row_bytes);
-            }
+        store_sums::<T>(tiles, input, dims, output);
+    }
+}
+
+/// The sums of 16 dims of all rows to their places.
+#[inline(always)]
+pub(super) fn store_sums<const T: usize>(
+    tiles: &Tiles,
+    input: &SpanInput<'_>,
+    dims: usize,
+    output: &mut SpanOutput<'_>,
+) {
+    let row_bytes = input.head_dim * 4;
+    // SAFETY: the 16 rows of each row tile lie one head apart, which `assert_room` asserted.
+    unsafe {
+        let to = output.o.as_mut_ptr().add(dims).cast::<u8>();
+        tiles.store::<C0>(to, row_bytes);
+        if T == 2 {
+            tiles.store::<C1>(to.add(ROWS * row_bytes), row_bytes);
         }
     }
 }
@@ -292,9 +307,9 @@ fn weight_sums<const T: usize>(tiles: &Tiles, blocks: &Range<usize>, output: &mu
 
 /// Adds the weights of one block times what is in `B`.
 #[inline(always)]
-fn add_block<const T: usize>(tiles: &Tiles, weights: &[SpanRow], block: usize) {
+pub(super) fn add_block<const T: usize>(tiles: &Tiles, weights: &[SpanRow], block: usize) {
     let stride = size_of::<SpanRow>();
-    // SAFETY: weights of a block are 64 bytes of each of 16 rows, which `attention_span` asserted; those of rows past the
+    // SAFETY: weights of a block are 64 bytes of each of 16 rows, which `assert_room` asserted; those of rows past the
     // last are numbers of no meaning, which reach no other row.
     unsafe {
         let from = weights.as_ptr().cast::<u8>().add(block * 64);

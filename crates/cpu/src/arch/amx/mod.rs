@@ -8,6 +8,7 @@
 //! tiles, tests execute each tile instruction in software (the crate's `emulator`), which proves the arithmetic and no speed.
 
 pub mod attention;
+pub mod attention_int8;
 pub mod ceiling;
 pub mod codebook;
 pub mod float;

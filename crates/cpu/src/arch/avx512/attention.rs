@@ -9,7 +9,7 @@ use crate::arch::generic::attention::{
     SPAN_BLOCKS, SpanInput, SpanOutput, SpanRow, span_over, weights,
 };
 use crate::arch::generic::lanes::Lanes;
-use crate::arch::generic::stored::{Bf16, Int8};
+use crate::arch::generic::stored::{Bf16, Int8, Stored, WeightBlock};
 
 /// Proof that AVX-512 F and DQ may be used: made only inside functions that enable them.
 #[derive(Clone, Copy)]
@@ -48,6 +48,43 @@ pub(crate) fn weigh(
         lanes.store(vector, lanes.mul(lanes.load(vector), scale));
     }
     weights::<_, Bf16>(lanes, input.row_keys(row), blocks, row, output);
+}
+
+/// Turns one row's dots with the codes of the keys of `blocks` into what values are multiplied by, in place, and sets its `m`
+/// and `l`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+pub(crate) fn weigh_int8(
+    input: &SpanInput<'_>,
+    blocks: Range<usize>,
+    row: usize,
+    output: &mut SpanOutput<'_>,
+) {
+    let lanes = Avx512(());
+    let (scale, keys) = (lanes.splat(input.scale_log2), input.row_keys(row));
+    let parts = |block: usize| input.cache.block(input.span * SPAN_BLOCKS + block);
+    for block in blocks.clone() {
+        let (_, scales) = Int8::part(parts(block).0);
+        for half in 0..2 {
+            let vector = &mut output.scores[row][2 * block + half];
+            let score = Int8::score(lanes, lanes.load(vector), scales, half);
+            lanes.store(vector, lanes.mul(score, scale));
+        }
+    }
+    weights::<_, Int8>(lanes, keys.clone(), blocks.clone(), row, output);
+    let weights = &mut output.scores[row];
+    let sums = lanes.block_sums(weights, blocks.clone());
+    output.l[row] = sums[blocks.clone()].iter().fold(0.0, |l, sum| l + sum);
+    for block in blocks {
+        let (_, scales) = Int8::part(parts(block).1);
+        let keys = keys.clone();
+        let weights = WeightBlock {
+            weights,
+            block,
+            keys,
+        };
+        Int8::operands(lanes, weights, scales);
+    }
 }
 
 impl Lanes for Avx512 {
