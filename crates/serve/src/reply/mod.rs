@@ -65,8 +65,12 @@ fn finish_reason(reason: FinishReason) -> Result<&'static str, ApiError> {
 
 /// The error of a choice that failed; it ends the whole answer.
 fn failed(kind: FailureKind, text: &str) -> ApiError {
-    tracing::warn!(?kind, text, "a request failed in the engine");
+    if kind != FailureKind::Constraint {
+        tracing::warn!(?kind, text, "a request failed in the engine");
+    }
     match kind {
+        // The rule is the client's, and so is what the text says of it.
+        FailureKind::Constraint => ApiError::bad_request("unfollowable_constraint", text),
         FailureKind::Row | FailureKind::Step => ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "generation_failed",
