@@ -109,10 +109,14 @@ impl Matcher {
     }
 
     fn failed(&self, error: &str) -> TextError {
+        let way_out = match error {
+            NO_TOKEN => "allow something else there",
+            _ => "simplify it",
+        };
         TextError::Grammar {
             kind: self.kind,
             reason: format!(
-                "it cannot be followed any further: {}; simplify it",
+                "it cannot be followed any further: {}; {way_out}",
                 reason(error)
             ),
         }
