@@ -1,6 +1,7 @@
 //! From outputs to the JSON of an answer, whole or in chunks.
 
 pub(crate) mod anthropic;
+mod blocks;
 pub(crate) mod chat;
 mod chunk;
 pub(crate) mod completion;
@@ -8,7 +9,8 @@ pub(crate) mod embeddings;
 mod explain;
 mod ids;
 mod logprobs;
-pub(crate) mod pieces;
+mod pieces;
+pub(crate) mod response_events;
 pub(crate) mod responses;
 mod sampling;
 mod usage;
@@ -20,6 +22,7 @@ use ucuz_llm::{FailureKind, FinishReason};
 
 use crate::error::ApiError;
 
+pub(crate) use blocks::Blocks;
 pub(crate) use ids::PromptIds;
 pub(crate) use pieces::Reading;
 pub(crate) use sampling::describe;
