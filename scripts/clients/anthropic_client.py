@@ -1,4 +1,4 @@
-"""The official `anthropic` package against a running server: messages, stream, counts, ends, errors.
+"""The official `anthropic` package against a running server: messages, stream, counts, ends, tools, errors.
 
     python anthropic_client.py BASE_URL          e.g. http://127.0.0.1:8000 (without /v1)
 
@@ -51,6 +51,24 @@ check("blocks and a system prompt are taken", blocks.content[0].type == "text" a
 check("max_tokens ends an answer", ask("Count to one hundred.", max_tokens=3).stop_reason == "max_tokens")
 stopped = ask("Say: one two three four five", stop_sequences=["e"], max_tokens=60)
 check("a stop sequence ends an answer and is named", (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "e"), stopped)
+
+weather = {"name": "get_weather", "description": "Weather of a city", "input_schema": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["C", "F"]}},
+    "required": ["city", "unit"], "additionalProperties": False}}
+question = [{"role": "user", "content": "What is the weather in Oslo?"}]
+asked = dict(model=model, max_tokens=80, extra_body=GREEDY, tools=[weather], tool_choice={"type": "any", "disable_parallel_tool_use": True})
+called = client.messages.create(messages=question, **asked)
+use = called.content[0]
+check("a call that must come keeps to its schema", (called.stop_reason, use.type, use.name) == ("tool_use", "tool_use", "get_weather")
+      and use.input["unit"] in "CF" and len(use.input) == 2, called)
+with client.messages.stream(messages=question, **asked) as stream:
+    final = stream.get_final_message()
+check("the package puts a streamed call together", final.stop_reason == "tool_use" and [block.input for block in final.content] == [use.input], final)
+count = client.messages.count_tokens(model=model, messages=question, tools=[weather]).input_tokens
+check("tools count as part of the prompt", count == called.usage.input_tokens + called.usage.cache_read_input_tokens, count)
+result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "sunny, 21 degrees"}]}
+said = client.messages.create(messages=[*question, {"role": "assistant", "content": called.content}, result], **{**asked, "tool_choice": {"type": "none"}})
+check("a call and its result are taken back", said.content[0].type == "text" and len(said.content[0].text) > 0, said)
 
 
 def fails(name, kind, call):

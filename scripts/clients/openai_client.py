@@ -1,5 +1,5 @@
 """The official `openai` package against a running server: chat, stream, completions, lists of prompts, tools, a
-schema, responses, embeddings, errors, 16 streams at once.
+schema, responses and their tools, embeddings, errors, 16 streams at once.
 
     python openai_client.py BASE_URL          e.g. http://127.0.0.1:8000/v1
 
@@ -97,6 +97,22 @@ events = list(client.responses.create(model=model, input="What is the capital of
 deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
 check("a streamed response equals the whole", deltas == answer.output_text and events[-1].response.output_text == answer.output_text, deltas)
 check("a response tells its end", events[-1].type in ("response.completed", "response.incomplete"), events[-1].type)
+flat = {"type": "function", **weather["function"]}
+asked = dict(model=model, input="What is the weather in Oslo?", tools=[flat], tool_choice="required", parallel_tool_calls=False, temperature=0)
+called = client.responses.create(**asked, max_output_tokens=80)
+item = called.output[0]
+check("a response calls as chat does", (item.type, item.name, item.arguments) == ("function_call", call.name, call.arguments), item)
+check("a response tells its tools back", called.tools[0].name == call.name and called.tool_choice == "required" and not called.parallel_tool_calls, called)
+with client.responses.stream(**asked, max_output_tokens=80) as stream:
+    kinds = [event.type for event in stream]
+    final = stream.get_final_response()
+check("the package puts a streamed call together", [(part.type, part.name, part.arguments) for part in final.output] == [(item.type, item.name, item.arguments)], final)
+kinds = [kind for kind, before in zip(kinds, [None, *kinds]) if kind != before]
+parts = ["output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done", "completed"]
+check("a streamed call has its events in order", kinds[2:] == [f"response.{part}" for part in parts], kinds)
+result = {"type": "function_call_output", "call_id": item.call_id, "output": "sunny, 21 degrees"}
+said = client.responses.create(model=model, input=[*messages("What is the weather in Oslo?"), item, result], tools=[flat], tool_choice="none", temperature=0, max_output_tokens=40)
+check("a call and its output are taken back", said.output[0].type == "message" and len(said.output_text) > 0, said)
 vectors = client.embeddings.create(model=model, input=["a cat sat on the mat", "a kitten lay on the rug", "interest rates rose"]).data
 dot = lambda a, b: sum(x * y for x, y in zip(a.embedding, b.embedding))
 check("embeddings have length 1", all(abs(dot(v, v) - 1) < 1e-4 for v in vectors))

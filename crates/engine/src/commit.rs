@@ -297,6 +297,10 @@ impl Scheduler {
                 reason: FinishReason::Closed,
                 usage,
             },
+            End::Failed(kind @ FailureKind::Constraint, text) => {
+                tracing::debug!(request = sequence.id.0, text, "a constraint led nowhere");
+                Event::Failed { kind, text }
+            }
             End::Failed(kind, text) => {
                 tracing::warn!(request = sequence.id.0, ?kind, text, "request failed");
                 Event::Failed { kind, text }
@@ -331,6 +335,7 @@ impl Scheduler {
             End::Closed(CloseReason::Cancelled) | End::Finished(FinishReason::Closed) => {
                 &mut totals.cancelled
             }
+            End::Failed(FailureKind::Constraint, _) => &mut totals.unfollowable,
             End::Failed(..) => &mut totals.failed,
         }
     }
@@ -375,6 +380,7 @@ fn end_of(verdict: &Verdict) -> Option<End> {
     match verdict {
         Verdict::Choose => None,
         Verdict::End => Some(End::Finished(FinishReason::Stop)),
+        Verdict::Broken(why) => Some(End::Failed(FailureKind::Constraint, why.clone())),
         Verdict::Fault(why) => Some(End::Failed(FailureKind::Row, why.clone())),
     }
 }
@@ -382,9 +388,11 @@ fn end_of(verdict: &Verdict) -> Option<End> {
 /// How a sequence ends whose row has no result.
 fn fault_end(sequence: &Sequence, fault: RowFault) -> End {
     let masking = sequence.masking.as_ref();
-    let verdict = masking.filter(|_| fault == RowFault::EmptyMask);
-    let end = verdict.and_then(Masking::verdict).and_then(end_of);
-    end.unwrap_or_else(|| End::Failed(FailureKind::Row, fault.to_string()))
+    let Some(masking) = masking.filter(|_| fault == RowFault::EmptyMask) else {
+        return End::Failed(FailureKind::Row, fault.to_string());
+    };
+    let end = masking.verdict().and_then(end_of);
+    end.unwrap_or_else(|| End::Failed(FailureKind::Constraint, fault.to_string()))
 }
 
 fn take_score(

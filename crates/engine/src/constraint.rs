@@ -70,7 +70,9 @@ pub(crate) enum Verdict {
     Choose,
     /// The text is complete.
     End,
-    /// The sequence ends with this text.
+    /// The rule leads nowhere; why.
+    Broken(String),
+    /// Following the rule failed, whatever the rule is; why.
     Fault(String),
 }
 
@@ -86,11 +88,11 @@ pub(crate) struct NextMask {
 struct Promise(Arc<NextMask>);
 
 impl Promise {
-    fn keep(self, outcome: Result<Allowed, String>) {
+    fn keep(self, outcome: Result<Allowed, Verdict>) {
         let (verdict, bits) = match outcome {
             Ok(Allowed::Ids(bits)) => (Verdict::Choose, bits),
             Ok(Allowed::End) => (Verdict::End, Box::default()),
-            Err(why) => (Verdict::Fault(why), Box::default()),
+            Err(verdict) => (verdict, Box::default()),
         };
         let _ = self.0.verdict.set(verdict);
         self.0.row.set(bits);
@@ -227,13 +229,13 @@ fn work(inbox: Receiver<Job>) {
     }
 }
 
-fn unwound<T>(make: impl FnOnce() -> Result<T, MaskError>) -> Result<T, String> {
+fn unwound<T>(make: impl FnOnce() -> Result<T, MaskError>) -> Result<T, Verdict> {
     match catch_unwind(AssertUnwindSafe(make)) {
         Ok(Ok(made)) => Ok(made),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(panic) => Err(format!(
+        Ok(Err(error)) => Err(Verdict::Broken(error.to_string())),
+        Err(panic) => Err(Verdict::Fault(format!(
             "following its constraint failed: {}; please report it",
             panic_text(panic.as_ref())
-        )),
+        ))),
     }
 }

@@ -82,8 +82,10 @@ pub enum SubmitError {
 /// What broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// This request's logits or constraints; other requests go on.
+    /// This request's logits; other requests go on.
     Row,
+    /// This request's constraint cannot be followed any further, which is the request's own fault; others go on.
+    Constraint,
     /// A step failed twice with this request in it.
     Step,
     /// The device; the engine is dead.

@@ -33,6 +33,8 @@ pub struct Totals {
     pub cancelled: u64,
     /// Requests whose receiver went away.
     pub disconnected: u64,
+    /// Requests whose constraint could not be followed to an end.
+    pub unfollowable: u64,
     /// Requests that failed.
     pub failed: u64,
     /// Prompt tokens of requests taken in.
@@ -57,7 +59,7 @@ impl Totals {
     /// Requests that have ended, one way or the other.
     pub fn ended(&self) -> u64 {
         let well = self.stopped + self.length + self.stop_string;
-        well + self.cancelled + self.disconnected + self.failed
+        well + self.cancelled + self.disconnected + self.unfollowable + self.failed
     }
 }
 

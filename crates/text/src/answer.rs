@@ -58,6 +58,17 @@ impl AnswerParser {
         }
     }
 
+    /// Whether there may be thoughts before the answer.
+    pub fn may_think(&self) -> bool {
+        self.reasoning.is_some()
+    }
+
+    /// Whether the text so far ends within thoughts.
+    pub fn is_thinking(&self) -> bool {
+        let reasoning = self.reasoning.as_ref();
+        reasoning.is_some_and(ReasoningParser::is_thinking)
+    }
+
     /// What more text decides.
     pub fn push(&mut self, text: &str) -> Vec<AnswerEvent> {
         match &mut self.reasoning {

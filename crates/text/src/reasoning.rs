@@ -54,6 +54,11 @@ impl ReasoningParser {
         }
     }
 
+    /// Whether the text so far ends within thoughts.
+    pub fn is_thinking(&self) -> bool {
+        matches!(self.state, State::Opened | State::Thinking)
+    }
+
     /// Takes more text and appends what is decided by it.
     pub fn push(&mut self, text: &str, pieces: &mut Vec<Thought>) {
         let mut rest = text;
@@ -126,8 +131,7 @@ impl ReasoningParser {
 
     fn release(&mut self, pieces: &mut Vec<Thought>) {
         let text = std::mem::take(&mut self.pending);
-        let is_reasoning = matches!(self.state, State::Opened | State::Thinking);
-        match (is_reasoning, pieces.last_mut()) {
+        match (self.is_thinking(), pieces.last_mut()) {
             _ if text.is_empty() => {}
             (true, Some(Thought::Reasoning(before))) => before.push_str(&text),
             (false, Some(Thought::Content(before))) => before.push_str(&text),

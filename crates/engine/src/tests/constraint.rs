@@ -166,19 +166,23 @@ fn the_end_is_chosen_only_where_it_is_allowed() {
 
 #[test]
 fn a_constraint_that_breaks_ends_only_its_request() {
-    let rules: [(Rule, &str); 3] = [
-        (breaking, "out of fuel"),
-        (panicking, "it was told to panic"),
-        (empty, "no token is allowed"),
+    let rules: [(Rule, FailureKind, &str); 3] = [
+        (breaking, FailureKind::Constraint, "out of fuel"),
+        (panicking, FailureKind::Row, "it was told to panic"),
+        (empty, FailureKind::Constraint, "no token is allowed"),
     ];
-    for (rule, text) in rules {
+    for (rule, kind, text) in rules {
         let mut bench = bench();
         let plain: Vec<_> = (0..2).map(|seed| request(seed, 20, 20)).collect();
         let receivers: Vec<_> = plain.iter().map(|r| bench.submit(r.clone()).1).collect();
         let (_, broken) = bench.submit(constrained(rule, request(9, 20, 20)));
         bench.run();
         assert_eq!(broken.tokens().len(), 4, "never a token without a mask");
-        assert_eq!(broken.failure(), Some(FailureKind::Row));
+        assert_eq!(broken.failure(), Some(kind));
+        let totals = bench.handle.stats().totals;
+        let is_own_fault = u64::from(kind == FailureKind::Constraint);
+        assert_eq!(totals.unfollowable, is_own_fault);
+        assert_eq!(totals.failed, 1 - is_own_fault);
         let found = failure_text(&broken);
         assert!(found.contains(text), "{found}");
         for (receiver, request) in receivers.iter().zip(&plain) {

@@ -95,6 +95,7 @@ pub(crate) const MESSAGES: Operation = Operation {
 };
 pub(crate) const COUNT: Operation = Operation {
     errors: Errors::Anthropic,
+    statuses: &[429],
     ..takes(
         &bodies::COUNT,
         "The number of tokens of a prompt in Anthropic's form",

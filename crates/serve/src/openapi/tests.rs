@@ -76,7 +76,10 @@ fn completions_take_the_fields_of_their_table() {
 
 #[test]
 fn responses_take_the_fields_of_their_table() {
-    let body = r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],
+    let body = r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},
+        {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+        {"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"a"}]}],
+        "tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"},
         "text":{"format":{"type":"json_schema","schema":{}}}}"#;
     check(&bodies::RESPONSES, parse_responses, &[body]);
 }
@@ -84,7 +87,10 @@ fn responses_take_the_fields_of_their_table() {
 #[test]
 fn messages_take_the_fields_of_their_tables() {
     let body = r#"{"max_tokens":1,"thinking":{"type":"disabled"},"system":[{"type":"text","text":"a"}],
-        "messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}"#;
+        "tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"f"},
+        "messages":[{"role":"user","content":[{"type":"text","text":"a"}]},
+        {"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"a"}]}]}]}"#;
     let answer = |body: &[u8]| parse_messages(body, MessagesPurpose::Answer);
     check(&bodies::MESSAGES, answer, &[body]);
     let count = |body: &[u8]| parse_messages(body, MessagesPurpose::Count);

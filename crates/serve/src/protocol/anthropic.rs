@@ -2,10 +2,14 @@
 //!
 //! Source: Anthropic API reference, "Messages", version 2023-06-01.
 
-use ucuz_llm::{GenerateRequest, Input, LIMITS, Message, SamplingOptions};
+use ucuz_llm::{
+    GenerateRequest, Input, LIMITS, Message, SamplingOptions, Tool, ToolChoice, ToolOffer,
+};
 
+use super::blocks;
 use super::common::{self, Standing};
 use super::optional::{Spare, settle};
+use super::tools::{self, Choice};
 use crate::clip::Clip;
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -51,8 +55,9 @@ pub fn parse_messages(body: &[u8], purpose: MessagesPurpose) -> Result<MessagesR
     let stream = fields.bool("stream")?.unwrap_or(false);
     let standing = common::standing(&mut fields)?;
     let mut messages = system(&mut fields)?;
-    messages.extend(turns(&mut fields)?);
+    let without_effect = turns(&mut fields, &mut messages)?;
     let mut generate = GenerateRequest::new(Input::Chat(messages));
+    generate.tools = offer(&mut fields)?;
     generate.max_tokens = fields.u32("max_tokens")?;
     if purpose == MessagesPurpose::Answer && generate.max_tokens.is_none() {
         let message = "max_tokens is missing; give the most tokens that the answer may have";
@@ -67,7 +72,9 @@ pub fn parse_messages(body: &[u8], purpose: MessagesPurpose) -> Result<MessagesR
         ..SamplingOptions::default()
     };
     refuse_thinking(&mut fields)?;
-    let ignored = settle(fields, &SPARE)?;
+    let mut ignored = settle(fields, &SPARE)?;
+    ignored.extend(without_effect);
+    ignored.sort_unstable();
     Ok(MessagesRequest {
         model,
         generate,
@@ -82,79 +89,71 @@ fn system(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
     let name = fields.full_name("system");
     match fields.take("system") {
         None => Ok(Vec::new()),
-        Some(value) => Ok(vec![Message::new("system", &text(&name, value)?)]),
+        Some(value) => Ok(vec![Message::new("system", &blocks::text(&name, value)?)]),
     }
 }
 
-fn turns(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
-    match fields.take("messages") {
-        Some(Json::Array(items)) if !items.is_empty() => {
-            items.into_iter().enumerate().map(turn).collect()
+/// The turns, and what of them has no effect.
+fn turns(fields: &mut Fields, messages: &mut Vec<Message>) -> Result<Vec<&'static str>, ApiError> {
+    let items = match fields.take("messages") {
+        Some(Json::Array(items)) if !items.is_empty() => items,
+        Some(Json::Array(_)) | None => {
+            return Err(ApiError::invalid(
+                "messages",
+                "messages is empty or missing; give at least one",
+            ));
         }
-        Some(Json::Array(_)) | None => Err(ApiError::invalid(
-            "messages",
-            "messages is empty or missing; give at least one",
-        )),
-        Some(other) => Err(fields.wrong("messages", &other, "a list of messages")),
+        Some(other) => return Err(fields.wrong("messages", &other, "a list of messages")),
+    };
+    let mut has_errors = false;
+    for (index, item) in items.into_iter().enumerate() {
+        has_errors |= blocks::turn(index, item, messages)?;
     }
+    Ok(if has_errors {
+        vec![blocks::IS_ERROR]
+    } else {
+        Vec::new()
+    })
 }
 
-fn turn((index, value): (usize, Json)) -> Result<Message, ApiError> {
-    let mut fields = Fields::nested(format!("messages[{index}]"), value)?;
-    let name = fields.full_name("role");
-    let role = match fields.string("role")?.as_deref() {
-        Some("user") => "user",
-        Some("assistant") => "assistant",
+/// Takes the fields about tools.
+fn offer(fields: &mut Fields) -> Result<Option<ToolOffer>, ApiError> {
+    let tools = tools::list(fields, tool)?;
+    let Some(value) = fields.take("tool_choice") else {
+        return tools::settle(tools, Choice::Of(ToolChoice::Auto), true);
+    };
+    let mut choice = Fields::nested("tool_choice".to_owned(), value)?;
+    let is_single = choice.bool("disable_parallel_tool_use")?.unwrap_or(false);
+    let chosen = match choice.string("type")?.as_deref() {
+        Some("auto") => Choice::Of(ToolChoice::Auto),
+        Some("any") => Choice::Of(ToolChoice::Required),
+        Some("none") => Choice::None,
+        Some("tool") => Choice::Of(ToolChoice::Named(tools::name(&mut choice)?)),
         other => {
             let given = Clip(other.unwrap_or("missing"));
-            let message = format!("{name} is {given}, it must be \"user\" or \"assistant\"");
+            let message = format!(
+                "tool_choice.type is {given}, it must be \"auto\", \"any\", \"none\" or \"tool\""
+            );
+            return Err(ApiError::invalid("tool_choice.type", message));
+        }
+    };
+    choice.finish()?;
+    tools::settle(tools, chosen, !is_single)
+}
+
+/// A tool of the client's own; those that a server would run are not here.
+fn tool(place: &str, value: Json) -> Result<Tool, ApiError> {
+    let mut fields = Fields::nested(place.to_owned(), value)?;
+    let name = fields.full_name("type");
+    match fields.string("type")?.as_deref() {
+        None | Some("custom") => {}
+        Some(other) => {
+            let message = format!("{name} is {}, only \"custom\" is supported", Clip(other));
             return Err(ApiError::invalid(name, message));
         }
-    };
-    let name = fields.full_name("content");
-    let Some(content) = fields.take("content") else {
-        let message = format!("{name} is missing; give text");
-        return Err(ApiError::invalid(name, message));
-    };
-    let content = text(&name, content)?;
-    fields.finish()?;
-    Ok(Message::new(role, &content))
-}
-
-/// Text, or blocks of text one after the other.
-fn text(name: &str, value: Json) -> Result<String, ApiError> {
-    match value {
-        Json::String(text) => Ok(text),
-        Json::Array(blocks) if !blocks.is_empty() => {
-            let blocks = blocks.into_iter().enumerate();
-            let texts = blocks.map(|(index, block)| text_block(&format!("{name}[{index}]"), block));
-            Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
-        }
-        other => {
-            let shown = crate::clip::shown(&other);
-            let message = format!("{name} is {shown}, it must be a string or a list of blocks");
-            Err(ApiError::invalid(name.to_owned(), message))
-        }
     }
-}
-
-fn text_block(name: &str, block: Json) -> Result<String, ApiError> {
-    let mut fields = Fields::nested(name.to_owned(), block)?;
-    let kind = fields.string("type")?;
-    if kind.as_deref() != Some("text") {
-        let given = Clip(kind.as_deref().unwrap_or("missing"));
-        let message = format!("{name}.type is {given}, only \"text\" is supported");
-        return Err(ApiError::invalid(format!("{name}.type"), message));
-    }
-    // Prefixes are found without marks.
     fields.take("cache_control");
-    fields.take("citations");
-    let Some(text) = fields.string("text")? else {
-        let message = format!("{name}.text is missing");
-        return Err(ApiError::invalid(format!("{name}.text"), message));
-    };
-    fields.finish()?;
-    Ok(text)
+    tools::function(fields, "input_schema")
 }
 
 fn stop_sequences(fields: &mut Fields) -> Result<Vec<String>, ApiError> {

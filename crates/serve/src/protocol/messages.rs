@@ -2,7 +2,7 @@
 
 use ucuz_llm::{Content, Message};
 
-use super::tools;
+use super::calls;
 use crate::clip::{Clip, shown};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -48,11 +48,11 @@ fn message(index: usize, value: Json) -> Result<Message, ApiError> {
     };
     if role == "assistant" {
         take_answer_extras(&mut fields)?;
-        message.tool_calls = tools::calls(&mut fields)?;
+        message.tool_calls = calls::calls(&mut fields)?;
         message.reasoning_content = fields.string("reasoning_content")?;
     }
     if role == "tool" {
-        message.tool_call_id = Some(tools::call_id(&mut fields, "tool_call_id")?);
+        message.tool_call_id = Some(calls::call_id(&mut fields, "tool_call_id")?);
     }
     let content = content(&mut fields, message.tool_calls.is_some())?;
     message.content = content.map(Content::Text);

@@ -3,12 +3,18 @@
 //! Nothing is stored: an answer cannot be continued by its id, the client sends what was said before.
 //! Source: OpenAI API reference, "Responses".
 
-use ucuz_llm::{ConstraintSpec, GenerateRequest, GrammarSource, Input, Message, SamplingOptions};
+use serde_json::{Value, json};
+use ucuz_llm::{
+    ConstraintSpec, GenerateRequest, GrammarSource, Input, Message, SamplingOptions, Tool,
+    ToolChoice,
+};
 
 use super::common::{self, Standing};
 use super::constraint::inner_schema;
+use super::items;
 use super::neutral::Neutral;
 use super::optional::{Spare, settle, unsupported_value};
+use super::tools::{self, Choice, Form};
 use crate::clip::{Clip, shown};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -28,11 +34,49 @@ pub struct ResponsesRequest {
     /// The system prompt of this turn, told back in the answer.
     pub instructions: Option<String>,
     /// `text.format`, told back in the answer; absent for plain text.
-    pub format: Option<serde_json::Value>,
+    pub format: Option<Value>,
+    /// Of its tools, told back in the answer.
+    pub tools: ToolsTold,
     /// The client's own notes, told back in the answer.
     pub metadata: Vec<(String, String)>,
     /// Fields that were given and have no effect.
     pub ignored: Vec<&'static str>,
+}
+
+/// What a request said about tools.
+#[derive(Debug, Clone)]
+pub struct ToolsTold {
+    /// Each tool.
+    pub tools: Vec<Value>,
+    /// The choice among them.
+    pub choice: Value,
+    /// Whether there may be several calls.
+    pub parallel: bool,
+}
+
+impl ToolsTold {
+    fn new(tools: &[Tool], choice: &Choice, parallel: bool) -> Self {
+        let tool = |tool: &Tool| {
+            let function = &tool.description["function"];
+            json!({
+                "type": "function",
+                "name": tool.name,
+                "description": function.get("description"),
+                "parameters": function["parameters"],
+                "strict": tool.strict,
+            })
+        };
+        Self {
+            tools: tools.iter().map(tool).collect(),
+            choice: match choice {
+                Choice::None => json!("none"),
+                Choice::Of(ToolChoice::Auto) => json!("auto"),
+                Choice::Of(ToolChoice::Required) => json!("required"),
+                Choice::Of(ToolChoice::Named(name)) => json!({"type": "function", "name": name}),
+            },
+            parallel,
+        }
+    }
 }
 
 /// What is taken without an effect, and what would have one.
@@ -51,9 +95,7 @@ pub(crate) const SPARE: Spare = Spare {
     unsupported: &[
         ("background", Neutral::Switch(false)),
         ("truncation", Neutral::Words(&["disabled"])),
-        ("tools", Neutral::Empty),
         ("include", Neutral::Empty),
-        ("tool_choice", Neutral::Words(&["auto", "none"])),
         ("reasoning", Neutral::Empty),
         ("previous_response_id", Neutral::Never),
         ("conversation", Neutral::Never),
@@ -92,6 +134,11 @@ pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
         seed: fields.seed("seed")?,
         ..SamplingOptions::default()
     };
+    let offered = tools::tools(&mut fields, Form::Flat)?;
+    let choice = tools::choice(&mut fields, Form::Flat)?;
+    let parallel = tools::parallel(&mut fields, &offered)?;
+    let tools = ToolsTold::new(&offered, &choice, parallel);
+    generate.tools = tools::settle(offered, choice, parallel)?;
     let format = text_format(&mut fields)?;
     let source = constraint_of(&format)?;
     generate.constraint = source.map(|source| ConstraintSpec {
@@ -106,7 +153,8 @@ pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
         stream,
         standing,
         instructions,
-        format: format.map(serde_json::Value::from),
+        format: format.map(Value::from),
+        tools,
         metadata,
         ignored,
     })
@@ -116,83 +164,13 @@ pub fn parse_responses(body: &[u8]) -> Result<ResponsesRequest, ApiError> {
 fn input(fields: &mut Fields) -> Result<Vec<Message>, ApiError> {
     match fields.take("input") {
         Some(Json::String(text)) => Ok(vec![Message::new("user", &text)]),
-        Some(Json::Array(items)) if !items.is_empty() => {
-            items.into_iter().enumerate().map(item).collect()
-        }
+        Some(Json::Array(items)) if !items.is_empty() => items::messages(items),
         Some(Json::Array(_)) | None => Err(ApiError::invalid(
             "input",
             "input is empty or missing; give text or at least one item",
         )),
         Some(other) => Err(fields.wrong("input", &other, "a string or a list of items")),
     }
-}
-
-fn item((index, value): (usize, Json)) -> Result<Message, ApiError> {
-    let mut fields = Fields::nested(format!("input[{index}]"), value)?;
-    let name = fields.full_name("type");
-    match fields.string("type")?.as_deref() {
-        None | Some("message") => {}
-        Some(other) => {
-            let message = format!("{name} is {}, only \"message\" is supported", Clip(other));
-            return Err(ApiError::invalid(name, message));
-        }
-    }
-    let name = fields.full_name("role");
-    let role = match fields.string("role")?.as_deref() {
-        Some("user") => "user",
-        Some("assistant") => "assistant",
-        Some("system" | "developer") => "system",
-        other => {
-            let given = Clip(other.unwrap_or("missing"));
-            let message = format!(
-                "{name} is {given}, it must be \"system\", \"developer\", \"user\" or \"assistant\""
-            );
-            return Err(ApiError::invalid(name, message));
-        }
-    };
-    let name = fields.full_name("content");
-    let content = match fields.take("content") {
-        Some(Json::String(text)) => text,
-        Some(Json::Array(parts)) if !parts.is_empty() => {
-            let parts = parts.into_iter().enumerate();
-            let texts = parts.map(|(part, value)| text_part(&format!("{name}[{part}]"), value));
-            texts.collect::<Result<Vec<_>, _>>()?.join(" ")
-        }
-        Some(other) => return Err(fields.wrong("content", &other, "a string or a list of parts")),
-        None => {
-            return Err(ApiError::invalid(
-                name.clone(),
-                format!("{name} is missing; give text"),
-            ));
-        }
-    };
-    // An answer sent back carries both.
-    fields.take("id");
-    fields.take("status");
-    fields.finish()?;
-    Ok(Message::new(role, &content))
-}
-
-fn text_part(name: &str, part: Json) -> Result<String, ApiError> {
-    let mut fields = Fields::nested(name.to_owned(), part)?;
-    let kind = fields.string("type")?;
-    if !matches!(kind.as_deref(), Some("input_text" | "output_text")) {
-        let given = Clip(kind.as_deref().unwrap_or("missing"));
-        let message = format!(
-            "{name}.type is {given}, only \"input_text\" and \"output_text\" are supported"
-        );
-        return Err(ApiError::invalid(format!("{name}.type"), message));
-    }
-    fields.take("annotations");
-    fields.take("logprobs");
-    let Some(text) = fields.string("text")? else {
-        return Err(ApiError::invalid(
-            format!("{name}.text"),
-            format!("{name}.text is missing"),
-        ));
-    };
-    fields.finish()?;
-    Ok(text)
 }
 
 /// Takes `text`, which holds a format; none for plain text.

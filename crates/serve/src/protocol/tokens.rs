@@ -58,7 +58,7 @@ pub fn parse_tokenize(body: &[u8]) -> Result<TokenizeRequest, ApiError> {
     let prompt = fields.string("prompt")?;
     let adds_special = fields.bool("add_special_tokens")?;
     let conversation = fields.take("messages");
-    let offered = tools::tools(&mut fields)?;
+    let offered = tools::tools(&mut fields, tools::Form::Nested)?;
     let form = match (prompt, conversation) {
         (Some(text), None) if offered.is_empty() => text_form(text, adds_special),
         (None, Some(messages)) => chat_form(messages::of(messages)?, offered, adds_special)?,

@@ -1,4 +1,5 @@
-//! `tools`, `tool_choice` and `parallel_tool_calls` of a chat request, and the calls of earlier answers.
+//! What a request offers to be called: `tools`, `tool_choice` and `parallel_tool_calls`, in OpenAI's forms; and what holds in
+//! every API's form.
 
 use serde_json::{Map, Value};
 use ucuz_llm::{Tool, ToolChoice, ToolOffer};
@@ -14,19 +15,45 @@ pub(crate) const MAX_TOOLS: usize = 128;
 const MAX_TOOLS_BYTES: usize = 256 << 10;
 /// Bytes of a tool's name.
 const MAX_NAME_BYTES: usize = 64;
-/// Bytes of a call's id.
-pub(crate) const MAX_CALL_ID_BYTES: usize = 256;
+
+/// Where a function stands in its tool, and its name in a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Under `function`, as in chats.
+    Nested,
+    /// Beside `type`, as in responses.
+    Flat,
+}
 
 /// What `tool_choice` says.
-enum Choice {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Choice {
     None,
     Of(ToolChoice),
 }
 
-/// Takes the fields about tools. Without tools, or with `"tool_choice": "none"`, nothing is offered.
+/// Takes the fields about tools.
 pub(super) fn offer(fields: &mut Fields) -> Result<Option<ToolOffer>, ApiError> {
-    let tools = tools(fields)?;
-    let choice = choice(fields)?;
+    let tools = tools(fields, Form::Nested)?;
+    let choice = choice(fields, Form::Nested)?;
+    let parallel = parallel(fields, &tools)?;
+    settle(tools, choice, parallel)
+}
+
+/// Takes `parallel_tool_calls`, which is left to those that have no effect where there are no tools.
+pub(super) fn parallel(fields: &mut Fields, tools: &[Tool]) -> Result<bool, ApiError> {
+    if tools.is_empty() {
+        return Ok(true);
+    }
+    Ok(fields.bool("parallel_tool_calls")?.unwrap_or(true))
+}
+
+/// What is offered; nothing without tools, or where none is to be called.
+pub(super) fn settle(
+    tools: Vec<Tool>,
+    choice: Choice,
+    parallel: bool,
+) -> Result<Option<ToolOffer>, ApiError> {
     if tools.is_empty() {
         return match choice {
             Choice::None | Choice::Of(ToolChoice::Auto) => Ok(None),
@@ -36,7 +63,6 @@ pub(super) fn offer(fields: &mut Fields) -> Result<Option<ToolOffer>, ApiError> 
             }
         };
     }
-    let parallel = fields.bool("parallel_tool_calls")?.unwrap_or(true);
     let choice = match choice {
         Choice::None => return Ok(None),
         Choice::Of(choice) => choice,
@@ -54,8 +80,16 @@ pub(super) fn offer(fields: &mut Fields) -> Result<Option<ToolOffer>, ApiError> 
     }))
 }
 
-/// Takes `tools`; none when there is no list.
-pub(super) fn tools(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
+/// Takes `tools` in one of OpenAI's forms; none when there is no list.
+pub(super) fn tools(fields: &mut Fields, form: Form) -> Result<Vec<Tool>, ApiError> {
+    list(fields, |place, value| tool(place, value, form))
+}
+
+/// Takes `tools`, of which `tool` reads one.
+pub(super) fn list(
+    fields: &mut Fields,
+    tool: impl Fn(&str, Json) -> Result<Tool, ApiError>,
+) -> Result<Vec<Tool>, ApiError> {
     let items = match fields.take("tools") {
         None => return Ok(Vec::new()),
         Some(Json::Array(items)) => items,
@@ -85,24 +119,30 @@ pub(super) fn tools(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
     Ok(tools)
 }
 
-fn tool(place: &str, value: Json) -> Result<Tool, ApiError> {
+fn tool(place: &str, value: Json, form: Form) -> Result<Tool, ApiError> {
     let mut fields = Fields::nested(place.to_owned(), value)?;
     is_function(&mut fields)?;
+    if form == Form::Flat {
+        return function(fields, PARAMETERS);
+    }
     let name = format!("{place}.function");
     let Some(function) = fields.take("function") else {
         let message = format!("{name} is missing");
         return Err(ApiError::invalid(name, message));
     };
     fields.finish()?;
-    function_tool(name, function)
+    self::function(Fields::nested(name, function)?, PARAMETERS)
 }
 
-fn function_tool(place: String, value: Json) -> Result<Tool, ApiError> {
-    let mut fields = Fields::nested(place, value)?;
+/// The field of OpenAI's functions that holds the schema.
+const PARAMETERS: &str = "parameters";
+
+/// What can be called, with the schema of its arguments in the field of that name.
+pub(super) fn function(mut fields: Fields, schema: &str) -> Result<Tool, ApiError> {
     let name = name(&mut fields)?;
     let description = fields.string("description")?;
     let strict = fields.bool("strict")?.unwrap_or(false);
-    let parameters = parameters(&mut fields)?;
+    let parameters = parameters(&mut fields, schema)?;
     fields.finish()?;
     let mut function = Map::new();
     function.insert("name".to_owned(), Value::String(name.clone()));
@@ -122,7 +162,8 @@ fn function_tool(place: String, value: Json) -> Result<Tool, ApiError> {
     })
 }
 
-fn name(fields: &mut Fields) -> Result<String, ApiError> {
+/// Takes the name of a function.
+pub(super) fn name(fields: &mut Fields) -> Result<String, ApiError> {
     let place = fields.full_name("name");
     let Some(name) = fields.string("name")? else {
         let message = format!("{place} is missing");
@@ -140,9 +181,9 @@ fn name(fields: &mut Fields) -> Result<String, ApiError> {
 }
 
 /// A schema of an object; an empty one says nothing.
-fn parameters(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
-    let place = fields.full_name("parameters");
-    match fields.take("parameters") {
+fn parameters(fields: &mut Fields, schema: &str) -> Result<Option<Value>, ApiError> {
+    let place = fields.full_name(schema);
+    match fields.take(schema) {
         None => Ok(None),
         Some(Json::Object(entries)) if entries.is_empty() => Ok(None),
         Some(Json::Object(entries)) => {
@@ -155,11 +196,12 @@ fn parameters(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
             }
             Ok(Some(Json::Object(entries).into()))
         }
-        Some(other) => Err(fields.wrong("parameters", &other, "a JSON schema of an object")),
+        Some(other) => Err(fields.wrong(schema, &other, "a JSON schema of an object")),
     }
 }
 
-fn choice(fields: &mut Fields) -> Result<Choice, ApiError> {
+/// Takes `tool_choice`.
+pub(super) fn choice(fields: &mut Fields, form: Form) -> Result<Choice, ApiError> {
     const EXPECTED: &str = "\"auto\", \"none\", \"required\" or a function by its name";
     match fields.take("tool_choice") {
         None => Ok(Choice::Of(ToolChoice::Auto)),
@@ -172,6 +214,11 @@ fn choice(fields: &mut Fields) -> Result<Choice, ApiError> {
         Some(value @ Json::Object(_)) => {
             let mut choice = Fields::nested("tool_choice".to_owned(), value)?;
             is_function(&mut choice)?;
+            if form == Form::Flat {
+                let name = name(&mut choice)?;
+                choice.finish()?;
+                return Ok(Choice::Of(ToolChoice::Named(name)));
+            }
             let Some(function) = choice.take("function") else {
                 let message = format!("tool_choice has no function; give {EXPECTED}");
                 return Err(ApiError::invalid("tool_choice", message));
@@ -187,7 +234,7 @@ fn choice(fields: &mut Fields) -> Result<Choice, ApiError> {
 }
 
 /// Takes `type`, which must be "function".
-fn is_function(fields: &mut Fields) -> Result<(), ApiError> {
+pub(super) fn is_function(fields: &mut Fields) -> Result<(), ApiError> {
     let place = fields.full_name("type");
     match fields.string("type")?.as_deref() {
         Some("function") => Ok(()),
@@ -197,70 +244,6 @@ fn is_function(fields: &mut Fields) -> Result<(), ApiError> {
         }
         None => {
             let message = format!("{place} is missing; it must be \"function\"");
-            Err(ApiError::invalid(place, message))
-        }
-    }
-}
-
-/// Takes `tool_calls` of an assistant's message, in the form templates know; none for an empty list.
-pub(super) fn calls(fields: &mut Fields) -> Result<Option<Vec<Value>>, ApiError> {
-    let items = match fields.take("tool_calls") {
-        None => return Ok(None),
-        Some(Json::Array(items)) if items.is_empty() => return Ok(None),
-        Some(Json::Array(items)) => items,
-        Some(other) => return Err(fields.wrong("tool_calls", &other, "a list of calls")),
-    };
-    if items.len() > MAX_TOOLS {
-        return Err(fields.too_many("tool_calls", items.len(), MAX_TOOLS));
-    }
-    let place = fields.full_name("tool_calls");
-    let calls = items.into_iter().enumerate();
-    let calls = calls.map(|(index, item)| call(format!("{place}[{index}]"), item));
-    Ok(Some(calls.collect::<Result<_, _>>()?))
-}
-
-fn call(place: String, value: Json) -> Result<Value, ApiError> {
-    let mut fields = Fields::nested(place.clone(), value)?;
-    let id = call_id(&mut fields, "id")?;
-    is_function(&mut fields)?;
-    // Clients that put a stream together keep the place of a call.
-    fields.u32("index")?;
-    let name_of_function = fields.full_name("function");
-    let Some(function) = fields.take("function") else {
-        let message = format!("{name_of_function} is missing");
-        return Err(ApiError::invalid(name_of_function, message));
-    };
-    fields.finish()?;
-    let mut function = Fields::nested(name_of_function, function)?;
-    // What a model called need not be a good name.
-    let name_place = function.full_name("name");
-    let Some(name) = function.string("name")? else {
-        let message = format!("{name_place} is missing");
-        return Err(ApiError::invalid(name_place, message));
-    };
-    let arguments = function.string("arguments")?.unwrap_or_default();
-    function.finish()?;
-    Ok(serde_json::json!({
-        "id": id,
-        "type": "function",
-        "function": { "name": name, "arguments": arguments },
-    }))
-}
-
-/// Takes the id of a call.
-pub(super) fn call_id(fields: &mut Fields, field: &str) -> Result<String, ApiError> {
-    let place = fields.full_name(field);
-    match fields.string(field)? {
-        Some(id) if !id.is_empty() && id.len() <= MAX_CALL_ID_BYTES => Ok(id),
-        Some(id) => {
-            let message = format!(
-                "{place} has {} bytes, it must have 1 to {MAX_CALL_ID_BYTES}",
-                id.len()
-            );
-            Err(ApiError::invalid(place, message))
-        }
-        None => {
-            let message = format!("{place} is missing; give the id of a call");
             Err(ApiError::invalid(place, message))
         }
     }

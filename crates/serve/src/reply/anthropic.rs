@@ -5,9 +5,10 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::{Value, json as object};
 use ucuz_llm::{FinishReason, Finished, Output, Usage};
 
-use super::pieces::{TextReader, whole_text};
+use super::blocks::{Block, BlockEvent, Blocks};
 use super::{failed, finish_reason, json};
 use crate::error::ApiError;
 use crate::samples::Samples;
@@ -78,23 +79,51 @@ struct MessageBody<'a> {
     r#type: &'static str,
     role: &'static str,
     model: &'a str,
-    content: &'a [TextBlock],
+    content: Vec<ContentBlock<'a>>,
     stop_reason: Option<&'static str>,
     stop_sequence: Option<&'a str>,
     usage: Counts,
 }
 
 #[derive(Debug, Clone, Serialize)]
-struct TextBlock {
-    r#type: &'static str,
-    text: String,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentBlock<'a> {
+    Text {
+        text: &'a str,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Value,
+    },
 }
 
-impl TextBlock {
-    fn new(text: String) -> Self {
-        Self {
-            r#type: "text",
-            text,
+impl<'a> ContentBlock<'a> {
+    /// A whole block. Arguments that were cut are no object: then there are none.
+    fn whole(block: &'a Block) -> Self {
+        match block {
+            Block::Text(text) => Self::Text { text },
+            Block::Call {
+                id,
+                name,
+                arguments,
+            } => Self::ToolUse {
+                id,
+                name,
+                input: serde_json::from_str(arguments).unwrap_or_else(|_| object!({})),
+            },
+        }
+    }
+
+    /// A block that begins.
+    fn empty(block: &'a Block) -> Self {
+        match block {
+            Block::Text(_) => Self::Text { text: "" },
+            Block::Call { id, name, .. } => Self::ToolUse {
+                id,
+                name,
+                input: object!({}),
+            },
         }
     }
 }
@@ -132,11 +161,12 @@ impl Counts {
 ///
 /// # Errors
 /// 503 when the request was closed from inside.
-fn stop_reason(finished: &Finished) -> Result<&'static str, ApiError> {
+fn stop_reason(finished: &Finished, blocks: &Blocks) -> Result<&'static str, ApiError> {
     finish_reason(finished.reason)?;
     Ok(match (finished.reason, &finished.stop) {
         (FinishReason::Length, _) => "max_tokens",
         (_, Some(_)) => "stop_sequence",
+        _ if blocks.has_called() => "tool_use",
         _ => "end_turn",
     })
 }
@@ -148,16 +178,17 @@ fn stop_reason(finished: &Finished) -> Result<&'static str, ApiError> {
 pub(crate) async fn whole(
     head: &MessageHead,
     samples: Samples,
-    reader: TextReader,
+    mut blocks: Blocks,
 ) -> Result<Response, ApiError> {
-    let (text, finished) = whole_text(samples, reader).await?;
+    let finished = blocks.complete(samples).await?;
+    let content = blocks.blocks().iter().map(ContentBlock::whole);
     Ok(json(&MessageBody {
         id: &head.id,
         r#type: "message",
         role: "assistant",
         model: &head.model,
-        content: &[TextBlock::new(text)],
-        stop_reason: Some(stop_reason(&finished)?),
+        content: content.collect(),
+        stop_reason: Some(stop_reason(&finished, &blocks)?),
         stop_sequence: finished.stop.as_deref(),
         usage: Counts::of(&finished.usage),
     }))
@@ -170,23 +201,24 @@ struct MessageStart<'a> {
 }
 
 #[derive(Serialize)]
-struct BlockStart {
+struct BlockStart<'a> {
     r#type: &'static str,
     index: usize,
-    content_block: TextBlock,
+    content_block: ContentBlock<'a>,
 }
 
 #[derive(Serialize)]
 struct BlockDelta<'a> {
     r#type: &'static str,
     index: usize,
-    delta: TextDelta<'a>,
+    delta: Delta<'a>,
 }
 
 #[derive(Serialize)]
-struct TextDelta<'a> {
-    r#type: &'static str,
-    text: &'a str,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Delta<'a> {
+    TextDelta { text: &'a str },
+    InputJsonDelta { partial_json: &'a str },
 }
 
 #[derive(Serialize)]
@@ -216,27 +248,50 @@ struct Bare {
 /// Writes an answer event by event.
 pub(crate) struct MessageChunks {
     pub head: MessageHead,
-    pub reader: TextReader,
+    pub blocks: Blocks,
 }
 
 impl MessageChunks {
-    fn text(text: &str, frames: &mut Frames) {
-        if text.is_empty() {
-            return;
+    /// Tells what happened to the blocks.
+    fn tell(&self, events: Vec<BlockEvent>, frames: &mut Frames) {
+        let blocks = self.blocks.blocks();
+        for event in events {
+            match event {
+                BlockEvent::Open(index) => {
+                    let r#type = "content_block_start";
+                    let content_block = ContentBlock::empty(&blocks[index]);
+                    frames.push_named(
+                        r#type,
+                        &BlockStart {
+                            r#type,
+                            index,
+                            content_block,
+                        },
+                    );
+                }
+                BlockEvent::More(index, text) => {
+                    let delta = match &blocks[index] {
+                        Block::Text(_) => Delta::TextDelta { text: &text },
+                        Block::Call { .. } => Delta::InputJsonDelta {
+                            partial_json: &text,
+                        },
+                    };
+                    let r#type = "content_block_delta";
+                    frames.push_named(
+                        r#type,
+                        &BlockDelta {
+                            r#type,
+                            index,
+                            delta,
+                        },
+                    );
+                }
+                BlockEvent::Close(index) => {
+                    let r#type = "content_block_stop";
+                    frames.push_named(r#type, &BlockStop { r#type, index });
+                }
+            }
         }
-        let delta = TextDelta {
-            r#type: "text_delta",
-            text,
-        };
-        let r#type = "content_block_delta";
-        frames.push_named(
-            r#type,
-            &BlockDelta {
-                r#type,
-                index: 0,
-                delta,
-            },
-        );
     }
 }
 
@@ -247,34 +302,27 @@ impl Chunks for MessageChunks {
             r#type: "message",
             role: "assistant",
             model: &self.head.model,
-            content: &[],
+            content: Vec::new(),
             stop_reason: None,
             stop_sequence: None,
             usage: Counts::at_start(self.head.prompt_tokens),
         };
         let r#type = "message_start";
         frames.push_named(r#type, &MessageStart { r#type, message });
-        let (r#type, content_block) = ("content_block_start", TextBlock::new(String::new()));
-        frames.push_named(
-            r#type,
-            &BlockStart {
-                r#type,
-                index: 0,
-                content_block,
-            },
-        );
         frames.push_named("ping", &Bare { r#type: "ping" });
     }
 
     fn output(&mut self, _: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
         match output {
             Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => Self::text(&self.reader.push(&delta.text), frames),
+            Output::Delta(delta) => {
+                let events = self.blocks.push(&delta);
+                self.tell(events, frames);
+            }
             Output::Finished(delta, finished) => {
-                Self::text(&self.reader.finish(&delta.text), frames);
-                let stop_reason = stop_reason(&finished)?;
-                let r#type = "content_block_stop";
-                frames.push_named(r#type, &BlockStop { r#type, index: 0 });
+                let events = self.blocks.finish(&delta);
+                let stop_reason = stop_reason(&finished, &self.blocks)?;
+                self.tell(events, frames);
                 let r#type = "message_delta";
                 let delta = StopDelta {
                     stop_reason,

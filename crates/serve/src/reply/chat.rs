@@ -71,6 +71,7 @@ pub(crate) async fn whole(
                 choice.message.close();
                 choice.finish_reason = reader.finish_reason(finish_reason(finished.reason)?);
                 usage.add(index, &finished.usage, index == 0);
+                usage.think(reader.thought_tokens());
             }
             Output::Failed { kind, text } => return Err(failed(kind, &text)),
         }
@@ -99,7 +100,7 @@ fn empty(index: usize, logprobs: Option<u32>, delivery: Delivery) -> Choice {
 
 impl Choice {
     fn append(&mut self, delta: Delta, reader: &mut Reader) {
-        self.message.append(reader.push(&delta.text));
+        self.message.append(reader.push(&delta));
         if let Some(ids) = &mut self.token_ids {
             ids.extend(delta.tokens);
         }
@@ -179,7 +180,7 @@ impl ChatChunks {
     /// A chunk for each piece that a delta brings; none for one that holds nothing to show. Log-probabilities and ids go
     /// with the first.
     fn delta(&mut self, index: usize, delta: Delta, frames: &mut Frames) {
-        let mut pieces = self.readers[index].push(&delta.text);
+        let mut pieces = self.readers[index].push(&delta);
         let tells_tokens = self.has_logprobs || self.prompt_ids.is_some();
         if pieces.is_empty() && tells_tokens && !delta.tokens.is_empty() {
             pieces.push(Piece::Content(String::new()));
@@ -241,6 +242,7 @@ impl Chunks for ChatChunks {
                 let reason = finish_reason(finished.reason)?;
                 let finish_reason = Some(self.readers[index].finish_reason(reason));
                 self.chunks.count(index, &finished.usage, index == 0);
+                self.chunks.think(self.readers[index].thought_tokens());
                 let delta = ChunkDelta::default();
                 self.chunks.push(
                     ChunkChoice {

@@ -44,6 +44,11 @@ impl ChunkWriter {
         self.usage.add(index, usage, is_first_sample);
     }
 
+    /// Adds the tokens of thoughts of a choice; `None` where its model has none.
+    pub(super) fn think(&mut self, tokens: Option<u32>) {
+        self.usage.think(tokens);
+    }
+
     /// A chunk of `choice`.
     pub(super) fn push(&self, choice: impl Serialize, frames: &mut Frames) {
         self.push_first(choice, None, frames);

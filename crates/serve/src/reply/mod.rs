@@ -1,6 +1,7 @@
 //! From outputs to the JSON of an answer, whole or in chunks.
 
 pub(crate) mod anthropic;
+mod blocks;
 pub(crate) mod chat;
 mod chunk;
 pub(crate) mod completion;
@@ -8,7 +9,8 @@ pub(crate) mod embeddings;
 mod explain;
 mod ids;
 mod logprobs;
-pub(crate) mod pieces;
+mod pieces;
+pub(crate) mod response_events;
 pub(crate) mod responses;
 mod sampling;
 mod usage;
@@ -20,6 +22,7 @@ use ucuz_llm::{FailureKind, FinishReason};
 
 use crate::error::ApiError;
 
+pub(crate) use blocks::Blocks;
 pub(crate) use ids::PromptIds;
 pub(crate) use pieces::Reading;
 pub(crate) use sampling::describe;
@@ -65,8 +68,12 @@ fn finish_reason(reason: FinishReason) -> Result<&'static str, ApiError> {
 
 /// The error of a choice that failed; it ends the whole answer.
 fn failed(kind: FailureKind, text: &str) -> ApiError {
-    tracing::warn!(?kind, text, "a request failed in the engine");
+    if kind != FailureKind::Constraint {
+        tracing::warn!(?kind, text, "a request failed in the engine");
+    }
     match kind {
+        // The rule is the client's, and so is what the text says of it.
+        FailureKind::Constraint => ApiError::bad_request("unfollowable_constraint", text),
         FailureKind::Row | FailureKind::Step => ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "generation_failed",

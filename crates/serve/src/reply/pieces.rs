@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use ucuz_llm::{AnswerEvent, AnswerParser, Finished, Output, Prepared, ToolEvent};
+use ucuz_llm::{AnswerEvent, AnswerParser, Delta, Prepared, ToolEvent};
 
-use super::{PromptIds, failed};
-use crate::error::ApiError;
-use crate::samples::Samples;
+use super::PromptIds;
 
 /// How the answers to one request are read.
 #[derive(Debug, Clone)]
@@ -20,13 +18,18 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// `answer_id` is that of the whole answer, and unique; the ids of calls derive from it.
-    pub(crate) fn new(prepared: &Prepared, include_reasoning: bool, answer_id: &str) -> Self {
-        let unique = answer_id.rsplit('-').next().unwrap_or_default();
+    /// `answer_id` is that of the whole answer, and unique; the ids of calls derive from it, and begin with `call`.
+    pub(crate) fn new(
+        prepared: &Prepared,
+        include_reasoning: bool,
+        answer_id: &str,
+        call: &str,
+    ) -> Self {
+        let unique = answer_id.rsplit(['-', '_']).next().unwrap_or_default();
         Self {
             prepared: prepared.clone(),
             include_reasoning,
-            call_prefix: format!("call_{unique}"),
+            call_prefix: format!("{call}_{unique}"),
         }
     }
 
@@ -42,6 +45,8 @@ impl Reading {
             include_reasoning: self.include_reasoning,
             call_prefix: format!("{}{index:02x}", self.call_prefix),
             has_called: false,
+            tokens: 0,
+            thought_tokens: 0,
         }
     }
 }
@@ -53,13 +58,32 @@ pub(super) struct Reader {
     include_reasoning: bool,
     call_prefix: String,
     has_called: bool,
+    tokens: u32,
+    /// Of these, such as belong to thoughts or to the marks around them.
+    thought_tokens: u32,
 }
 
 impl Reader {
-    /// What more text brings.
-    pub(super) fn push(&mut self, text: &str) -> Vec<Piece> {
-        let events = self.parser.push(text);
+    /// What more of the answer brings.
+    pub(super) fn push(&mut self, delta: &Delta) -> Vec<Piece> {
+        let was_thinking = self.parser.is_thinking();
+        let events = self.parser.push(&delta.text);
+        self.tokens += delta.tokens.len() as u32;
+        // Thoughts come first: all tokens so far are of them.
+        if was_thinking || self.parser.is_thinking() {
+            self.thought_tokens = self.tokens;
+        }
         self.pieces(events)
+    }
+
+    /// Tokens of thoughts so far; `None` where the model has none.
+    pub(super) fn thought_tokens(&self) -> Option<u32> {
+        self.parser.may_think().then_some(self.thought_tokens)
+    }
+
+    /// Whether the answer calls tools.
+    pub(super) fn has_called(&self) -> bool {
+        self.has_called
     }
 
     /// What the end brings.
@@ -115,59 +139,6 @@ impl Reader {
     }
 }
 
-/// Reads an answer of which only the text is told: thoughts are left out.
-#[derive(Debug)]
-pub(crate) struct TextReader(AnswerParser);
-
-impl TextReader {
-    pub(crate) fn new(prepared: &Prepared) -> Self {
-        Self(prepared.parser())
-    }
-
-    /// The text that more of the answer brings.
-    pub(super) fn push(&mut self, text: &str) -> String {
-        Self::text(self.0.push(text))
-    }
-
-    /// The text that the last of the answer and its end bring.
-    pub(super) fn finish(&mut self, text: &str) -> String {
-        self.push(text) + &Self::text(self.0.finish())
-    }
-
-    fn text(events: Vec<AnswerEvent>) -> String {
-        let texts = events.into_iter().filter_map(|event| match event {
-            AnswerEvent::Answer(ToolEvent::Text(text)) => Some(text),
-            _ => None,
-        });
-        texts.collect()
-    }
-}
-
-/// Waits for the whole text of an answer, and how it ended.
-///
-/// # Errors
-/// That of a request that fails; 503 when the engine gives no end.
-pub(super) async fn whole_text(
-    mut samples: Samples,
-    mut reader: TextReader,
-) -> Result<(String, Finished), ApiError> {
-    let mut text = String::new();
-    while let Some((_, output)) = samples.next().await {
-        match output {
-            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => text.push_str(&reader.push(&delta.text)),
-            Output::Finished(delta, finished) => {
-                text.push_str(&reader.finish(&delta.text));
-                return Ok((text, finished));
-            }
-            Output::Failed { kind, text } => return Err(failed(kind, &text)),
-        }
-    }
-    Err(ApiError::unavailable(
-        "the engine gave no end of this answer",
-    ))
-}
-
 const FUNCTION: &str = "function";
 
 /// A piece of an answer.
@@ -183,17 +154,17 @@ pub(super) enum Piece {
 pub(super) struct CallPiece {
     index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
+    pub(super) id: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    function: FunctionPiece,
+    pub(super) function: FunctionPiece,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct FunctionPiece {
+pub(super) struct FunctionPiece {
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    arguments: String,
+    pub(super) name: Option<String>,
+    pub(super) arguments: String,
 }
 
 /// The message of a whole answer.

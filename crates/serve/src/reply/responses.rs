@@ -1,25 +1,26 @@
-//! Answers of OpenAI's `/v1/responses`, whole and streamed.
+//! Answers of OpenAI's `/v1/responses`: what they state of themselves, and a whole one.
 //!
-//! Source: OpenAI API reference, "Responses" and "Streaming events".
+//! Source: OpenAI API reference, "Responses".
 
 use std::collections::BTreeMap;
 
 use axum::response::Response;
 use serde::Serialize;
-use ucuz_llm::{FinishReason, Output, Usage};
+use serde_json::Value;
+use ucuz_llm::{FinishReason, Usage};
 
-use super::pieces::{TextReader, whole_text};
-use super::{failed, finish_reason, json};
+use super::blocks::{Block, Blocks};
+use super::{finish_reason, json};
 use crate::error::ApiError;
+use crate::protocol::ToolsTold;
 use crate::samples::Samples;
-use crate::sse::{Chunks, Frames};
 
 /// What an answer states of itself, whatever it says.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseHead {
     pub id: String,
-    /// Id of the message in it.
-    pub item: String,
+    /// What the ids of its items have in common.
+    pub unique: String,
     /// Seconds since 1970.
     pub created: u64,
     pub model: String,
@@ -28,12 +29,13 @@ pub(crate) struct ResponseHead {
     pub temperature: f32,
     pub top_p: f32,
     /// Of the text, when it is not plain.
-    pub format: Option<serde_json::Value>,
+    pub format: Option<Value>,
+    pub tools: ToolsTold,
     pub metadata: Vec<(String, String)>,
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+pub(super) struct Body<'a> {
     id: &'a str,
     object: &'static str,
     created_at: u64,
@@ -43,14 +45,14 @@ struct Body<'a> {
     instructions: Option<&'a str>,
     max_output_tokens: Option<u32>,
     model: &'a str,
-    output: &'a [Item<'a>],
+    output: Vec<Item<'a>>,
     parallel_tool_calls: bool,
     previous_response_id: Option<()>,
     store: bool,
     temperature: f32,
     text: TextOptions<'a>,
-    tool_choice: &'static str,
-    tools: [(); 0],
+    tool_choice: &'a Value,
+    tools: &'a [Value],
     top_p: f32,
     truncation: &'static str,
     usage: Option<Counts>,
@@ -71,24 +73,45 @@ struct TextOptions<'a> {
 #[serde(untagged)]
 enum TextFormat<'a> {
     Plain { r#type: &'static str },
-    Given(&'a serde_json::Value),
+    Given(&'a Value),
 }
 
-#[derive(Clone, Copy, Serialize)]
-struct Item<'a> {
-    r#type: &'static str,
-    id: &'a str,
-    status: &'static str,
-    role: &'static str,
-    content: &'a [Part<'a>],
+/// A block of the answer, as OpenAI writes it.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Item<'a> {
+    Message {
+        id: String,
+        status: &'static str,
+        role: &'static str,
+        content: Vec<Part<'a>>,
+    },
+    FunctionCall {
+        id: String,
+        status: &'static str,
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
 }
 
-#[derive(Clone, Copy, Serialize)]
-struct Part<'a> {
+#[derive(Serialize)]
+pub(super) struct Part<'a> {
     r#type: &'static str,
     text: &'a str,
     annotations: [(); 0],
     logprobs: [(); 0],
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            r#type: "output_text",
+            text,
+            annotations: [],
+            logprobs: [],
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -111,7 +134,7 @@ struct OutputDetails {
 }
 
 impl Counts {
-    fn of(usage: &Usage) -> Self {
+    fn of(usage: &Usage, reasoning_tokens: u32) -> Self {
         let (input_tokens, output_tokens) = (usage.prompt_tokens, usage.completion_tokens);
         Self {
             input_tokens,
@@ -120,47 +143,47 @@ impl Counts {
             },
             output_tokens,
             output_tokens_details: OutputDetails {
-                reasoning_tokens: 0,
+                // A token that was on its way when the answer ended is in neither number.
+                reasoning_tokens: reasoning_tokens.min(output_tokens),
             },
             total_tokens: input_tokens.saturating_add(output_tokens),
         }
     }
 }
 
-fn part(text: &str) -> Part<'_> {
-    Part {
-        r#type: "output_text",
-        text,
-        annotations: [],
-        logprobs: [],
-    }
-}
-
-/// How far an answer is.
-#[derive(Clone, Copy)]
-struct State<'a> {
-    status: &'static str,
-    output: &'a [Item<'a>],
-    usage: Option<&'a Usage>,
-}
+pub(super) const IN_PROGRESS: &str = "in_progress";
+const COMPLETED: &str = "completed";
+pub(super) const INCOMPLETE: &str = "incomplete";
 
 impl ResponseHead {
-    fn body<'a>(&'a self, state: State<'a>) -> Body<'a> {
+    /// The answer so far; `usage` once it has ended, with `status`.
+    pub(super) fn body<'a>(
+        &'a self,
+        status: &'static str,
+        blocks: &'a Blocks,
+        usage: Option<&Usage>,
+    ) -> Body<'a> {
         let metadata = self.metadata.iter();
+        let last = blocks.blocks().len().saturating_sub(1);
+        let items = blocks.blocks().iter().enumerate();
+        let items = items.map(|(index, block)| {
+            let status = if index == last { status } else { COMPLETED };
+            self.item(index, block, status)
+        });
         Body {
             id: &self.id,
             object: "response",
             created_at: self.created,
-            status: state.status,
+            status,
             error: None,
-            incomplete_details: (state.status == INCOMPLETE).then_some(Incomplete {
+            incomplete_details: (status == INCOMPLETE).then_some(Incomplete {
                 reason: "max_output_tokens",
             }),
             instructions: self.instructions.as_deref(),
             max_output_tokens: self.max_output_tokens,
             model: &self.model,
-            output: state.output,
-            parallel_tool_calls: true,
+            output: items.collect(),
+            parallel_tool_calls: self.tools.parallel,
             previous_response_id: None,
             store: false,
             temperature: self.temperature,
@@ -170,43 +193,72 @@ impl ResponseHead {
                     None => TextFormat::Plain { r#type: "text" },
                 },
             },
-            tool_choice: "auto",
-            tools: [],
+            tool_choice: &self.tools.choice,
+            tools: &self.tools.tools,
             top_p: self.top_p,
             truncation: "disabled",
-            usage: state.usage.map(Counts::of),
+            usage: usage.map(|usage| Counts::of(usage, blocks.thought_tokens())),
             metadata: metadata
                 .map(|(key, value)| (key.as_str(), value.as_str()))
                 .collect(),
         }
     }
 
-    fn item<'a>(&'a self, status: &'static str, content: &'a [Part<'a>]) -> Item<'a> {
-        Item {
-            r#type: "message",
-            id: &self.item,
-            status,
-            role: "assistant",
-            content,
+    /// The block at a place of the answer; a message under way has no parts yet.
+    pub(super) fn item<'a>(
+        &self,
+        index: usize,
+        block: &'a Block,
+        status: &'static str,
+    ) -> Item<'a> {
+        let id = self.item_id(index, block);
+        match block {
+            Block::Text(text) => Item::Message {
+                id,
+                status,
+                role: "assistant",
+                content: match status {
+                    IN_PROGRESS => Vec::new(),
+                    _ => vec![Part::new(text)],
+                },
+            },
+            Block::Call {
+                id: call_id,
+                name,
+                arguments,
+            } => Item::FunctionCall {
+                id,
+                status,
+                call_id,
+                name,
+                arguments,
+            },
         }
     }
-}
 
-const IN_PROGRESS: &str = "in_progress";
-const COMPLETED: &str = "completed";
-const INCOMPLETE: &str = "incomplete";
+    pub(super) fn item_id(&self, index: usize, block: &Block) -> String {
+        let kind = match block {
+            Block::Text(_) => "msg",
+            Block::Call { .. } => "fc",
+        };
+        format!("{kind}_{}{index:02x}", self.unique)
+    }
+}
 
 /// The word for an end.
 ///
 /// # Errors
 /// 503 when the request was closed from inside.
-fn status(reason: FinishReason) -> Result<&'static str, ApiError> {
+pub(super) fn status(reason: FinishReason) -> Result<&'static str, ApiError> {
     finish_reason(reason)?;
     Ok(match reason {
         FinishReason::Length => INCOMPLETE,
         _ => COMPLETED,
     })
 }
+
+/// The word for the state of an item that is whole, in an answer that may go on.
+pub(super) const DONE: &str = COMPLETED;
 
 /// Waits for the answer.
 ///
@@ -215,227 +267,9 @@ fn status(reason: FinishReason) -> Result<&'static str, ApiError> {
 pub(crate) async fn whole(
     head: &ResponseHead,
     samples: Samples,
-    reader: TextReader,
+    mut blocks: Blocks,
 ) -> Result<Response, ApiError> {
-    let (text, finished) = whole_text(samples, reader).await?;
+    let finished = blocks.complete(samples).await?;
     let status = status(finished.reason)?;
-    let content = [part(&text)];
-    Ok(json(&head.body(State {
-        status,
-        output: &[head.item(status, &content)],
-        usage: Some(&finished.usage),
-    })))
-}
-
-#[derive(Serialize)]
-struct ResponseEvent<'a> {
-    r#type: &'static str,
-    sequence_number: u64,
-    response: Body<'a>,
-}
-
-#[derive(Serialize)]
-struct ItemEvent<'a> {
-    r#type: &'static str,
-    sequence_number: u64,
-    output_index: usize,
-    item: Item<'a>,
-}
-
-#[derive(Serialize)]
-struct PartEvent<'a> {
-    r#type: &'static str,
-    sequence_number: u64,
-    item_id: &'a str,
-    output_index: usize,
-    content_index: usize,
-    part: Part<'a>,
-}
-
-#[derive(Serialize)]
-struct TextEvent<'a> {
-    r#type: &'static str,
-    sequence_number: u64,
-    item_id: &'a str,
-    output_index: usize,
-    content_index: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delta: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'a str>,
-    logprobs: [(); 0],
-}
-
-#[derive(Serialize)]
-struct ErrorEvent<'a> {
-    r#type: &'static str,
-    sequence_number: u64,
-    code: Option<&'static str>,
-    message: &'a str,
-    param: Option<&'a str>,
-}
-
-/// Writes an answer event by event.
-pub(crate) struct ResponseEvents {
-    head: ResponseHead,
-    reader: TextReader,
-    /// All of it, which the last events tell once more.
-    text: String,
-    events: u64,
-}
-
-impl ResponseEvents {
-    pub(crate) fn new(head: ResponseHead, reader: TextReader) -> Self {
-        Self {
-            head,
-            reader,
-            text: String::new(),
-            events: 0,
-        }
-    }
-
-    fn number(&mut self) -> u64 {
-        self.events += 1;
-        self.events - 1
-    }
-
-    fn response(&mut self, r#type: &'static str, state: State<'_>, frames: &mut Frames) {
-        let sequence_number = self.number();
-        let response = self.head.body(state);
-        frames.push_named(
-            r#type,
-            &ResponseEvent {
-                r#type,
-                sequence_number,
-                response,
-            },
-        );
-    }
-
-    fn item(&mut self, r#type: &'static str, status: &'static str, frames: &mut Frames) {
-        let sequence_number = self.number();
-        let whole = [part(&self.text)];
-        let content = if status == IN_PROGRESS {
-            &[][..]
-        } else {
-            &whole[..]
-        };
-        let item = self.head.item(status, content);
-        frames.push_named(
-            r#type,
-            &ItemEvent {
-                r#type,
-                sequence_number,
-                output_index: 0,
-                item,
-            },
-        );
-    }
-
-    fn part(&mut self, r#type: &'static str, frames: &mut Frames) {
-        let event = PartEvent {
-            r#type,
-            sequence_number: self.number(),
-            item_id: &self.head.item,
-            output_index: 0,
-            content_index: 0,
-            part: part(&self.text),
-        };
-        frames.push_named(r#type, &event);
-    }
-
-    fn text(&mut self, delta: Option<&str>, frames: &mut Frames) {
-        let r#type = match delta {
-            Some(_) => "response.output_text.delta",
-            None => "response.output_text.done",
-        };
-        let event = TextEvent {
-            r#type,
-            sequence_number: self.number(),
-            item_id: &self.head.item,
-            output_index: 0,
-            content_index: 0,
-            delta,
-            text: delta.is_none().then_some(self.text.as_str()),
-            logprobs: [],
-        };
-        frames.push_named(r#type, &event);
-    }
-
-    fn append(&mut self, text: &str, frames: &mut Frames) {
-        if !text.is_empty() {
-            self.text.push_str(text);
-            self.text(Some(text), frames);
-        }
-    }
-
-    fn finish(&mut self, status: &'static str, usage: &Usage, frames: &mut Frames) {
-        self.text(None, frames);
-        self.part("response.content_part.done", frames);
-        self.item("response.output_item.done", status, frames);
-        let r#type = match status {
-            INCOMPLETE => "response.incomplete",
-            _ => "response.completed",
-        };
-        let sequence_number = self.number();
-        let content = [part(&self.text)];
-        let output = [self.head.item(status, &content)];
-        let response = self.head.body(State {
-            status,
-            output: &output,
-            usage: Some(usage),
-        });
-        frames.push_named(
-            r#type,
-            &ResponseEvent {
-                r#type,
-                sequence_number,
-                response,
-            },
-        );
-    }
-}
-
-impl Chunks for ResponseEvents {
-    fn open(&mut self, frames: &mut Frames) {
-        let state = State {
-            status: IN_PROGRESS,
-            output: &[],
-            usage: None,
-        };
-        self.response("response.created", state, frames);
-        self.response("response.in_progress", state, frames);
-        self.item("response.output_item.added", IN_PROGRESS, frames);
-        self.part("response.content_part.added", frames);
-    }
-
-    fn output(&mut self, _: usize, output: Output, frames: &mut Frames) -> Result<(), ApiError> {
-        match output {
-            Output::Nothing | Output::Prompt(_) | Output::Pooled(_) => {}
-            Output::Delta(delta) => {
-                let text = self.reader.push(&delta.text);
-                self.append(&text, frames);
-            }
-            Output::Finished(delta, finished) => {
-                let text = self.reader.finish(&delta.text);
-                self.append(&text, frames);
-                self.finish(status(finished.reason)?, &finished.usage, frames);
-            }
-            Output::Failed { kind, text } => return Err(failed(kind, &text)),
-        }
-        Ok(())
-    }
-
-    fn close(&mut self, _: &mut Frames) {}
-
-    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
-        let event = ErrorEvent {
-            r#type: "error",
-            sequence_number: self.number(),
-            code: error.code(),
-            message: error.message(),
-            param: error.param(),
-        };
-        frames.push_named("error", &event);
-    }
+    Ok(json(&head.body(status, &blocks, Some(&finished.usage))))
 }

@@ -12,11 +12,19 @@ pub(super) struct UsageBody {
     completion_tokens: u64,
     total_tokens: u64,
     prompt_tokens_details: PromptDetails,
+    /// Of models that think.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion_tokens_details: Option<CompletionDetails>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct PromptDetails {
     cached_tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: u64,
 }
 
 /// Sums over the choices: a prompt counts once, however many samples it has.
@@ -25,6 +33,7 @@ pub(super) struct UsageSum {
     prompt: u64,
     cached: u64,
     completion: u64,
+    reasoning: Option<u64>,
     explanations: Vec<Explanation>,
 }
 
@@ -37,6 +46,13 @@ impl UsageSum {
             self.cached += u64::from(usage.cached_tokens);
         }
         self.completion += u64::from(usage.completion_tokens);
+    }
+
+    /// Adds the tokens of thoughts of a choice; `None` where its model has none.
+    pub(super) fn think(&mut self, tokens: Option<u32>) {
+        if let Some(tokens) = tokens {
+            *self.reasoning.get_or_insert_default() += u64::from(tokens);
+        }
     }
 
     /// What became of each choice, where it was asked for.
@@ -52,6 +68,9 @@ impl UsageSum {
             prompt_tokens_details: PromptDetails {
                 cached_tokens: self.cached,
             },
+            completion_tokens_details: self.reasoning.map(|tokens| CompletionDetails {
+                reasoning_tokens: tokens.min(self.completion),
+            }),
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) async fn create(
         system_fingerprint: app.llm.info().fingerprint.clone(),
     };
     let logprobs = request.generate.logprobs;
-    let reading = Reading::new(&prepared[0], request.include_reasoning, &head.id);
+    let reading = Reading::new(&prepared[0], request.include_reasoning, &head.id, "call");
     let mut response = if delivery.stream {
         let chunks = ChatChunks::new(head, samples.len(), (logprobs, reading), delivery);
         sse::response(samples, chunks, app.options.limits.keep_alive)

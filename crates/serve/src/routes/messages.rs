@@ -12,8 +12,7 @@ use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::{MessagesPurpose, MessagesRequest, parse_messages};
 use crate::reply::anthropic::{AnthropicError, MessageChunks, MessageHead, whole};
-use crate::reply::pieces::TextReader;
-use crate::reply::{describe, json};
+use crate::reply::{Blocks, Reading, describe, json};
 use crate::samples::Samples;
 use crate::{body, sse};
 
@@ -38,14 +37,15 @@ pub(crate) async fn create(
         model: app.options.model_id.clone(),
         prompt_tokens: prepared[0].prompt.len(),
     };
-    let reader = TextReader::new(&prepared[0]);
+    let reading = Reading::new(&prepared[0], false, &head.id, "toolu");
+    let blocks = Blocks::new(&reading);
     let mut response = match request.stream {
         true => sse::response(
             samples,
-            MessageChunks { head, reader },
+            MessageChunks { head, blocks },
             app.options.limits.keep_alive,
         ),
-        false => whole(&head, samples, reader).await?,
+        false => whole(&head, samples, blocks).await?,
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

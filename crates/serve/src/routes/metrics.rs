@@ -134,6 +134,7 @@ fn work(page: &mut Page, llm: &Llm, stats: &Stats) {
         ("length", totals.length),
         ("cancelled", totals.cancelled),
         ("disconnected", totals.disconnected),
+        ("unfollowable", totals.unfollowable),
         ("failed", totals.failed),
     ];
     page.counters(

@@ -9,9 +9,9 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::protocol::parse_responses;
-use crate::reply::describe;
-use crate::reply::pieces::TextReader;
-use crate::reply::responses::{ResponseEvents, ResponseHead, whole};
+use crate::reply::response_events::ResponseEvents;
+use crate::reply::responses::{ResponseHead, whole};
+use crate::reply::{Blocks, Reading, describe};
 use crate::samples::Samples;
 use crate::{body, sse};
 
@@ -36,9 +36,10 @@ pub(crate) async fn create(
     let prepared = [prepared];
     let samples = Samples::start(&app, &prepared);
     let samples = samples.map_err(|error| ApiError::from_llm(error, INPUT))?;
+    let unique = app.new_id("");
     let head = ResponseHead {
-        id: app.new_id("resp_"),
-        item: app.new_id("msg_"),
+        id: format!("resp_{unique}"),
+        unique,
         created: app.now(),
         model: app.options.model_id.clone(),
         instructions: request.instructions,
@@ -46,16 +47,18 @@ pub(crate) async fn create(
         temperature: prepared[0].params.temperature,
         top_p: prepared[0].params.top_p,
         format: request.format,
+        tools: request.tools,
         metadata: request.metadata,
     };
-    let reader = TextReader::new(&prepared[0]);
+    let reading = Reading::new(&prepared[0], false, &head.id, "call");
+    let blocks = Blocks::new(&reading);
     let mut response = match request.stream {
         true => sse::response(
             samples,
-            ResponseEvents::new(head, reader),
+            ResponseEvents::new(head, blocks),
             app.options.limits.keep_alive,
         ),
-        false => whole(&head, samples, reader).await?,
+        false => whole(&head, samples, blocks).await?,
     };
     describe(&mut response, &prepared, &request.ignored);
     Ok(response)

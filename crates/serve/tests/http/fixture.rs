@@ -42,6 +42,8 @@ pub struct Setup {
     /// Whether steps wait for [`Gate::allow`].
     pub gated: bool,
     pub template: &'static str,
+    /// Bytes that no token spells.
+    pub missing: &'static [u8],
     pub options: ServeOptions,
 }
 
@@ -56,6 +58,7 @@ impl Default for Setup {
             context: CONTEXT,
             gated: false,
             template: TEMPLATE,
+            missing: &[],
             options,
         }
     }
@@ -196,7 +199,7 @@ fn is_empty(stats: &Stats) -> bool {
 }
 
 fn llm(setup: &Setup, gate: &Gate) -> (Llm, SimControl) {
-    let tokenizer = Arc::new(tokenizer());
+    let tokenizer = Arc::new(tokenizer(setup.missing));
     let mut options = SimOptions::new(setup.step_rows, setup.sequences, setup.context, BLOCKS);
     options.limits.vocab = VOCAB;
     options.reply = Some(Arc::new(next_token));
@@ -254,8 +257,8 @@ fn info(context: usize) -> ModelInfo {
     }
 }
 
-/// One token a byte, by GPT-2's table of printable stand-ins.
-fn tokenizer() -> Tokenizer {
+/// One token a byte, by GPT-2's table of printable stand-ins; the tokens of missing ones spell something else.
+fn tokenizer(missing: &[u8]) -> Tokenizer {
     let is_printable = |byte: u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut stand_in = 256;
     let mut texts = Vec::new();
@@ -266,7 +269,11 @@ fn tokenizer() -> Tokenizer {
             stand_in += 1;
             stand_in - 1
         };
-        texts.push(char::from_u32(point).unwrap().to_string());
+        let text = char::from_u32(point).unwrap().to_string();
+        texts.push(match missing.contains(&(byte as u8)) {
+            true => format!("unused{byte}"),
+            false => text,
+        });
     }
     texts.extend(["<|im_start|>".to_owned(), "<|im_end|>".to_owned()]);
     let types = (0..VOCAB).map(|id| if id < 256 { 1 } else { 3 }).collect();

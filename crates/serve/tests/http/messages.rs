@@ -89,7 +89,7 @@ async fn a_stream_has_anthropic_s_events_in_order() {
     let events = events(&answer);
     assert!(events.iter().all(|(name, data)| data["type"] == *name));
     let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names[..3], ["message_start", "content_block_start", "ping"]);
+    assert_eq!(names[..3], ["message_start", "ping", "content_block_start"]);
     let end = ["content_block_stop", "message_delta", "message_stop"];
     assert_eq!(names[names.len() - 3..], end);
     let deltas = &events[3..events.len() - 3];

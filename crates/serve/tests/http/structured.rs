@@ -147,6 +147,65 @@ async fn streams_samples_and_completions_are_followed_too() {
     server.until_empty().await;
 }
 
+/// A vocabulary need not have all bytes, and SmolLM2's lacks some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_token_spells_is_the_fault_of_its_request() {
+    let server = Fixture::start(Setup {
+        missing: &[0x04, 0xf2],
+        ..Setup::default()
+    })
+    .await;
+    let lost = "\u{a5878}";
+    for (extra, byte) in [
+        (
+            json!({"guided_choice": ["\u{92}", format!("\u{db}{lost}")]}),
+            "0xf2",
+        ),
+        (json!({"guided_json": {"enum": ["a", "\u{4}"]}}), "0x04"),
+        (json!({"guided_regex": format!("a|{lost}")}), "0xf2"),
+        (
+            json!({"guided_grammar": format!("start: \"{lost}\"")}),
+            "0xf2",
+        ),
+    ] {
+        let answer = chat(&server, "ok", extra.clone()).await;
+        assert_eq!(answer.status, 400, "{extra}: {answer:?}");
+        let error = answer.json()["error"].clone();
+        assert_eq!(error["code"], "invalid_value");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(byte), "{message}");
+    }
+    // Found only once the text has come to it.
+    let rule = format!("start: T\nT: /a[b{lost}]/ & /a[^b]/");
+    for path in [CHAT, TEXT] {
+        let mut body = json!({"max_tokens": 9, "guided_grammar": rule});
+        match path {
+            TEXT => body["prompt"] = json!("say:ab|"),
+            _ => body["messages"] = json!([{"role": "user", "content": "say:ab|"}]),
+        }
+        let answer = ask(server.address, &post(path, &body.to_string())).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let error = answer.json()["error"].clone();
+        assert_eq!(error["code"], "unfollowable_constraint");
+        assert_eq!(error["type"], "invalid_request_error");
+        body["stream"] = json!(true);
+        let streamed = ask(server.address, &post(path, &body.to_string())).await;
+        assert_eq!(streamed.status, 200, "{streamed:?}");
+        let last = streamed.events().pop().unwrap();
+        let last: Value = serde_json::from_str(&last).unwrap();
+        assert_eq!(last["error"]["code"], "unfollowable_constraint");
+    }
+    server.until_empty().await;
+    let health = ask(server.address, &get("/health")).await.json();
+    assert_eq!(health["requests_failed_total"], 0);
+    let metrics = ask(server.address, &get("/metrics")).await;
+    assert!(
+        metrics.body.contains("reason=\"unfollowable\"} 4"),
+        "{}",
+        metrics.body
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_followed_is_refused_and_the_server_goes_on() {
     let server = Fixture::start(Setup::default()).await;

@@ -6,12 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use llguidance::TokenParser;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::cache::{Cache, Digest};
+use super::literals::Blanks;
 use super::matcher::{Matcher, NextTokens};
 use super::vocabulary::Vocabulary;
-use super::{GrammarSource, gbnf, schema};
+use super::{GrammarSource, gbnf, literals, schema};
 use crate::error::{TextError, check_limit};
 use crate::limits::{
     COMPILE_PLACES, COMPILE_STACK_BYTES, COMPILE_TIME, COMPILE_WAIT, GRAMMAR_CACHE_BYTES,
@@ -201,7 +203,7 @@ fn digest(source: &GrammarSource) -> Digest {
 /// Compiles on this thread; says how many bytes the result takes, about.
 fn compile(source: &GrammarSource, vocabulary: &Arc<Vocabulary>) -> Result<(Grammar, usize)> {
     let failed = |error: &dyn fmt::Display| TextError::grammar(source, reason(&error.to_string()));
-    let grammar = read(source)?;
+    let grammar = read(source, vocabulary)?;
     let parser = vocabulary.factory.create_parser(grammar);
     let mut parser = parser.map_err(|error| failed(&error))?;
     if let Some(warning) = parser.grammar_warnings().first() {
@@ -227,41 +229,71 @@ fn compile(source: &GrammarSource, vocabulary: &Arc<Vocabulary>) -> Result<(Gram
     Ok((grammar, bytes))
 }
 
-/// The source as `llguidance` reads it.
-fn read(source: &GrammarSource) -> Result<TopLevelGrammar> {
-    let failed = |reason: &str| TextError::grammar(source, reason);
-    let grammar = match source {
-        GrammarSource::JsonObject => schema::any_object(),
-        GrammarSource::JsonSchema(text) => schema::read(text).map_err(|error| failed(&error))?,
-        GrammarSource::Regex(text) if text.is_empty() => return Err(failed("it is empty")),
-        GrammarSource::Regex(text) => return Ok(TopLevelGrammar::from_regex(text)),
-        GrammarSource::Choice(choices) => {
-            if choices.is_empty() || choices.iter().any(String::is_empty) {
-                return Err(failed("it needs at least one entry, and none may be empty"));
+/// The source as `llguidance` reads it, once all that it has letter by letter can be written.
+fn read(source: &GrammarSource, vocabulary: &Vocabulary) -> Result<TopLevelGrammar> {
+    let read = match source {
+        GrammarSource::JsonObject => Ok(json(schema::any_object())),
+        GrammarSource::JsonSchema(text) => schema::read(text).and_then(|schema| {
+            if !vocabulary.spelling.is_whole() {
+                literals::schema(&schema, &vocabulary.spelling)?;
             }
-            let escaped: Vec<_> = choices.iter().map(|choice| regex::escape(choice)).collect();
-            return Ok(TopLevelGrammar::from_regex(&format!(
-                "({})",
-                escaped.join("|")
-            )));
-        }
+            Ok(json(schema))
+        }),
+        GrammarSource::Regex(text) => expression(text, vocabulary),
+        GrammarSource::Choice(choices) => choice(choices, vocabulary),
         GrammarSource::Grammar(text) if gbnf::is_gbnf(text) => {
-            let lark = gbnf::to_lark(text).map_err(|error| failed(&error))?;
-            return Ok(TopLevelGrammar::from_lark(lark));
+            gbnf::to_lark(text).and_then(|text| lark(&text, vocabulary))
         }
         // Such a schema would not be checked, and may hold options that make it lenient.
         GrammarSource::Grammar(text) if text.contains("%json") => {
-            return Err(failed(
-                "%json is not supported inside of a grammar; send a JSON schema",
-            ));
+            Err("%json is not supported inside of a grammar; send a JSON schema".to_owned())
         }
-        GrammarSource::Grammar(text) | GrammarSource::Calls(text) => {
-            return Ok(TopLevelGrammar::from_lark(text.clone()));
-        }
+        GrammarSource::Grammar(text) | GrammarSource::Calls(text) => lark(text, vocabulary),
     };
-    Ok(TopLevelGrammar::from_grammar(
-        GrammarWithLexer::from_json_schema(grammar),
-    ))
+    read.map_err(|reason| TextError::grammar(source, reason))
+}
+
+/// What can be read of a source, or what is wrong with it.
+type Read = std::result::Result<TopLevelGrammar, String>;
+
+fn json(schema: Value) -> TopLevelGrammar {
+    TopLevelGrammar::from_grammar(GrammarWithLexer::from_json_schema(schema))
+}
+
+fn lark(text: &str, vocabulary: &Vocabulary) -> Read {
+    if !vocabulary.spelling.is_whole() {
+        literals::lark(text, &vocabulary.spelling)?;
+    }
+    Ok(TopLevelGrammar::from_lark(text.to_owned()))
+}
+
+fn expression(text: &str, vocabulary: &Vocabulary) -> Read {
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if !vocabulary.spelling.is_whole() {
+        literals::expression(text, Blanks::Count, &vocabulary.spelling)?;
+    }
+    Ok(TopLevelGrammar::from_regex(text))
+}
+
+fn choice(choices: &[String], vocabulary: &Vocabulary) -> Read {
+    if choices.is_empty() || choices.iter().any(String::is_empty) {
+        return Err("it needs at least one entry, and none may be empty".to_owned());
+    }
+    if !vocabulary.spelling.is_whole() {
+        for choice in choices {
+            vocabulary.spelling.check(choice)?;
+            if !vocabulary.writes(choice.as_bytes()) {
+                return Err(format!(
+                    "no tokens of this model together are exactly {choice:?}; leave it out"
+                ));
+            }
+        }
+    }
+    let escaped: Vec<_> = choices.iter().map(|choice| regex::escape(choice)).collect();
+    let any = format!("({})", escaped.join("|"));
+    Ok(TopLevelGrammar::from_regex(&any))
 }
 
 /// What of an error's text is for people.

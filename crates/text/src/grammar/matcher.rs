@@ -13,6 +13,9 @@ use crate::Result;
 use crate::error::TextError;
 use crate::limits::MATCHER_BYTES;
 
+/// Where a rule ends in nothing.
+const NO_TOKEN: &str = "no token of this model fits what must come next";
+
 /// What may come next in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextTokens {
@@ -47,7 +50,7 @@ impl Matcher {
         let mut ids: Vec<u32> = text.map(|(text, allowed)| text & allowed).collect();
         match (ids.iter().any(|word| *word != 0), may_end) {
             (false, true) => return Ok(NextTokens::End),
-            (false, false) => return Err(self.failed("no token of the vocabulary fits")),
+            (false, false) => return Err(self.failed(NO_TOKEN)),
             (true, _) => {}
         }
         if may_end && self.ends {
@@ -93,7 +96,10 @@ impl Matcher {
     ) -> Result<T> {
         let parser = &mut self.parser;
         let answer = match catch_unwind(AssertUnwindSafe(|| ask(parser))) {
-            Ok(answer) => answer.map_err(|error| self.failed(&error.to_string()))?,
+            Ok(answer) => answer.map_err(|error| match self.parser.stop_reason() {
+                StopReason::NoExtensionBias => self.failed(NO_TOKEN),
+                _ => self.failed(&error.to_string()),
+            })?,
             Err(_) => return Err(self.failed("its parser failed")),
         };
         match self.parser.parser.lexer_stats().num_bytes {
@@ -103,10 +109,14 @@ impl Matcher {
     }
 
     fn failed(&self, error: &str) -> TextError {
+        let way_out = match error {
+            NO_TOKEN => "allow something else there",
+            _ => "simplify it",
+        };
         TextError::Grammar {
             kind: self.kind,
             reason: format!(
-                "it cannot be followed any further: {}; simplify it",
+                "it cannot be followed any further: {}; {way_out}",
                 reason(error)
             ),
         }

@@ -9,6 +9,8 @@
 //! - Nothing is enforced by half. What `llguidance` would take for a comment (an unknown keyword, its own options inside of
 //!   a schema) is refused by name in `schema.rs`, and a warning of its compiler is an error.
 //! - JSON comes out on one line, with at most one space after a comma or colon, so no model can fill its answer with blanks.
+//! - What no tokens of the model can write is refused where a rule has it letter by letter (`literals.rs`); a list of
+//!   choices loses none of its entries.
 //! - Only tokens that stand for text are ever allowed, and the model's end tokens where the text may end.
 //! - Compiling happens on a thread with a large stack ([`COMPILE_STACK_BYTES`](crate::limits::COMPILE_STACK_BYTES)), at most
 //!   two at a time, within two seconds and the fuel of [`fuel`](vocabulary::fuel): `llguidance` recurses on foreign input.
@@ -16,8 +18,10 @@
 mod cache;
 mod compile;
 mod gbnf;
+mod literals;
 mod matcher;
 pub(crate) mod schema;
+mod spelling;
 mod vocabulary;
 
 pub use compile::{Grammar, GrammarCompiler};

@@ -7,6 +7,7 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{ParserFactory, panic_utils};
 
+use super::spelling::Spelling;
 use crate::error::{TextError, check_limit};
 use crate::limits::MAX_LEXER_STATES;
 use crate::{Result, Tokenizer};
@@ -25,6 +26,8 @@ pub(super) struct Vocabulary {
     pub factory: ParserFactory,
     /// Bits of the ids that stand for text; `llguidance`'s own masks may have others where a grammar names ids.
     pub text: Vec<u32>,
+    /// What the tokens of text can write.
+    pub spelling: Spelling,
     /// Ids that end a text, ascending.
     pub end_ids: Vec<u32>,
     /// The end of a text, to `llguidance`: one id past the tokenizer's.
@@ -54,10 +57,26 @@ impl Vocabulary {
         words.push(Vec::new());
         Ok(Self {
             factory: factory(size, &words)?,
+            spelling: Spelling::new(&words),
             text,
             end_ids,
             end: size,
         })
+    }
+
+    /// Whether some tokens, one after another, are exactly this text.
+    pub(super) fn writes(&self, text: &[u8]) -> bool {
+        let trie = self.factory.tok_env().tok_trie();
+        let mut is_end = vec![false; text.len() + 1];
+        is_end[0] = true;
+        for start in 0..text.len() {
+            if is_end[start] {
+                for id in trie.all_prefixes(&text[start..]) {
+                    is_end[start + trie.token_len(id)] = true;
+                }
+            }
+        }
+        is_end[text.len()]
     }
 }
 

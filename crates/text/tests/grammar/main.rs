@@ -9,5 +9,6 @@
 mod allowed;
 mod random;
 mod refused;
+mod unspelled;
 mod validator;
 mod vocabulary;

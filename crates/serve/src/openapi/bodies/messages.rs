@@ -3,7 +3,10 @@
 use ucuz_llm::LIMITS;
 
 use super::sampling::{MODEL, SEED, STANDING, STREAM, TEMPERATURE, TOP_K, TOP_P};
-use crate::openapi::schema::Kind::{Any, Anything, Integer, List, Object, ShortText, Text, Word};
+use super::tools::{CALL_ID, CUSTOM_TOOLS};
+use crate::openapi::schema::Kind::{
+    Any, Anything, Free, Integer, List, Object, ShortText, Switch, Text, Word,
+};
 use crate::openapi::schema::{Field, Kind, Shape, field, needed};
 use crate::protocol::{MESSAGES_SPARE, NOTHING};
 
@@ -23,15 +26,61 @@ const BLOCK: Shape = Shape {
 };
 
 const CONTENT: Kind = Any(&[Text, List(&Object(&BLOCK), 1, usize::MAX)]);
+const MARK: Field = field("cache_control", Anything, "Has no effect.");
+
+const USE: Shape = Shape {
+    name: "ToolUseBlock",
+    groups: &[&[
+        needed("type", Word(&["tool_use"]), "A call that an answer made."),
+        needed("id", CALL_ID, "As the answer had it."),
+        needed("name", Text, "What was called."),
+        needed("input", Free, "The arguments."),
+        MARK,
+    ]],
+    spare: NOTHING,
+};
+
+const RESULT: Shape = Shape {
+    name: "ToolResultBlock",
+    groups: &[&[
+        needed("type", Word(&["tool_result"]), "What a call came to."),
+        needed("tool_use_id", CALL_ID, "Of the call."),
+        field("content", CONTENT, "Text, or blocks of text."),
+        field("is_error", Switch, "Has no effect: no template knows it."),
+        MARK,
+    ]],
+    spare: NOTHING,
+};
+
+const SAID: &str = "Text, or blocks of text joined by a line's end, calls and results among them.";
 
 const TURN: Shape = Shape {
     name: "Turn",
     groups: &[&[
-        needed("role", Word(&["user", "assistant"]), "Who speaks."),
+        needed("role", Word(&["user"]), "Who speaks."),
         needed(
             "content",
-            CONTENT,
-            "Text, or blocks of text joined by a line's end.",
+            Any(&[
+                Text,
+                List(&Any(&[Object(&BLOCK), Object(&RESULT)]), 1, usize::MAX),
+            ]),
+            SAID,
+        ),
+    ]],
+    spare: NOTHING,
+};
+
+const ANSWER: Shape = Shape {
+    name: "AnswerTurn",
+    groups: &[&[
+        needed("role", Word(&["assistant"]), "An answer of the model."),
+        needed(
+            "content",
+            Any(&[
+                Text,
+                List(&Any(&[Object(&BLOCK), Object(&USE)]), 1, usize::MAX),
+            ]),
+            SAID,
         ),
     ]],
     spare: NOTHING,
@@ -50,7 +99,7 @@ const THINKING: Shape = Shape {
 const OWN: &[Field] = &[
     needed(
         "messages",
-        List(&Object(&TURN), 1, usize::MAX),
+        List(&Any(&[Object(&TURN), Object(&ANSWER)]), 1, usize::MAX),
         "The conversation so far.",
     ),
     field("system", CONTENT, "What stands before it."),
@@ -72,12 +121,22 @@ const MOST: &str = "Most tokens of the answer.";
 
 pub(in crate::openapi) const MESSAGES: Shape = Shape {
     name: "MessagesRequest",
-    groups: &[&[MODEL, needed("max_tokens", TOKENS, MOST)], OWN, STANDING],
+    groups: &[
+        &[MODEL, needed("max_tokens", TOKENS, MOST)],
+        OWN,
+        CUSTOM_TOOLS,
+        STANDING,
+    ],
     spare: MESSAGES_SPARE,
 };
 
 pub(in crate::openapi) const COUNT: Shape = Shape {
     name: "CountTokensRequest",
-    groups: &[&[MODEL, field("max_tokens", TOKENS, MOST)], OWN, STANDING],
+    groups: &[
+        &[MODEL, field("max_tokens", TOKENS, MOST)],
+        OWN,
+        CUSTOM_TOOLS,
+        STANDING,
+    ],
     spare: MESSAGES_SPARE,
 };

@@ -2,6 +2,7 @@
 
 use super::sampling::{MODEL, SEED, STANDING, STREAM, TEMPERATURE, TOP_P};
 use super::structured::NAMED_SCHEMA;
+use super::tools::{CALL_ID, FLAT_TOOLS};
 use crate::openapi::schema::Kind::{
     Any, Anything, Integer, List, Map, Object, ShortText, Text, Word,
 };
@@ -23,8 +24,13 @@ const PART: Shape = Shape {
     spare: NOTHING,
 };
 
-const ITEM: Shape = Shape {
-    name: "InputItem",
+const CONTENT: Kind = Any(&[Text, List(&Object(&PART), 1, usize::MAX)]);
+const ID: Field = field("id", Anything, "Has no effect.");
+const STATUS: Field = field("status", Anything, "Has no effect.");
+const OF_CALL: Field = needed("call_id", CALL_ID, "Of the call.");
+
+const MESSAGE: Shape = Shape {
+    name: "InputMessage",
     groups: &[&[
         needed(
             "role",
@@ -33,15 +39,58 @@ const ITEM: Shape = Shape {
         ),
         needed(
             "content",
-            Any(&[Text, List(&Object(&PART), 1, usize::MAX)]),
+            CONTENT,
             "Text, or parts of text joined by a space.",
         ),
-        field("type", Word(&["message"]), "There is no other type.").or("\"message\""),
-        field("id", Anything, "Has no effect."),
-        field("status", Anything, "Has no effect."),
+        field("type", Word(&["message"]), "What is said.").or("\"message\""),
+        ID,
+        STATUS,
     ]],
     spare: NOTHING,
 };
+
+const CALL: Shape = Shape {
+    name: "InputCall",
+    groups: &[&[
+        needed(
+            "type",
+            Word(&["function_call"]),
+            "A call that an answer made.",
+        ),
+        OF_CALL,
+        needed("name", Text, "What was called."),
+        field("arguments", Text, "JSON of an object, as text."),
+        ID,
+        STATUS,
+    ]],
+    spare: NOTHING,
+};
+
+const RESULT: Shape = Shape {
+    name: "InputCallOutput",
+    groups: &[&[
+        needed(
+            "type",
+            Word(&["function_call_output"]),
+            "What a call came to.",
+        ),
+        OF_CALL,
+        needed(
+            "output",
+            CONTENT,
+            "Text, or parts of text joined by a space.",
+        ),
+        ID,
+        STATUS,
+    ]],
+    spare: NOTHING,
+};
+
+const ITEMS: Kind = List(
+    &Any(&[Object(&MESSAGE), Object(&CALL), Object(&RESULT)]),
+    1,
+    usize::MAX,
+);
 
 const PLAIN: Shape = Shape {
     name: "PlainTextFormat",
@@ -86,7 +135,7 @@ const NOTES: Kind = Map(
 const OWN: &[Field] = &[
     needed(
         "input",
-        Any(&[Text, List(&Object(&ITEM), 1, usize::MAX)]),
+        Any(&[Text, ITEMS]),
         "A text, or the conversation so far.",
     ),
     field("instructions", Text, "What stands before it."),
@@ -105,6 +154,6 @@ const OWN: &[Field] = &[
 
 pub(in crate::openapi) const RESPONSES: Shape = Shape {
     name: "ResponsesRequest",
-    groups: &[&[MODEL], OWN, STANDING],
+    groups: &[&[MODEL], OWN, FLAT_TOOLS, STANDING],
     spare: RESPONSES_SPARE,
 };

@@ -1,7 +1,7 @@
 //! Tools of a chat, and calls of earlier answers.
 
 use crate::openapi::schema::Kind::{
-    Any, Free, List, Object, Pattern, ShortText, Switch, Text, Word,
+    Any, Anything, Free, List, Object, Pattern, ShortText, Switch, Text, Word,
 };
 use crate::openapi::schema::{Field, Kind, Shape, U32, field, needed};
 use crate::protocol::{MAX_CALL_ID_BYTES, MAX_TOOLS, NOTHING};
@@ -25,6 +25,19 @@ const FUNCTION: Shape = Shape {
         .or("false"),
         field("parameters", Free, "A JSON Schema of an object."),
     ]],
+    spare: NOTHING,
+};
+
+/// As responses have it.
+const FLAT_TOOL: Shape = Shape {
+    name: "FunctionTool",
+    groups: &[&[TYPE], FUNCTION.groups[0]],
+    spare: NOTHING,
+};
+
+const FLAT_CHOICE: Shape = Shape {
+    name: "NamedFunctionChoice",
+    groups: &[&[TYPE, needed("name", NAME, "Of one of `tools`.")]],
     spare: NOTHING,
 };
 
@@ -66,12 +79,98 @@ pub(super) const TOOLS: &[Field] = &[
         "Whether, and what, it must call.",
     )
     .or("\"auto\""),
+    PARALLEL,
+];
+
+const PARALLEL: Field = field(
+    "parallel_tool_calls",
+    Switch,
+    "Whether there may be several calls.",
+)
+.or("true");
+
+/// Tools of a response.
+pub(super) const FLAT_TOOLS: &[Field] = &[
     field(
-        "parallel_tool_calls",
-        Switch,
-        "Whether there may be several calls.",
+        "tools",
+        List(&Object(&FLAT_TOOL), 0, MAX_TOOLS),
+        "What the model may call; each name once.",
+    ),
+    field(
+        "tool_choice",
+        Any(&[Word(&["auto", "none", "required"]), Object(&FLAT_CHOICE)]),
+        "Whether, and what, it must call.",
     )
-    .or("true"),
+    .or("\"auto\""),
+    PARALLEL,
+];
+
+const MARK: Field = field(
+    "cache_control",
+    Anything,
+    "Has no effect: prefixes are found without marks.",
+);
+
+const CUSTOM_TOOL: Shape = Shape {
+    name: "CustomTool",
+    groups: &[&[
+        field("type", Word(&["custom"]), "There is no other type."),
+        needed("name", NAME, "Of a-z, A-Z, 0-9, _ and -."),
+        field("description", Text, "Tells the model what it is for."),
+        field(
+            "strict",
+            Switch,
+            "Whether arguments must follow the schema even where calls are the model's choice.",
+        )
+        .or("false"),
+        field("input_schema", Free, "A JSON Schema of an object."),
+        MARK,
+    ]],
+    spare: NOTHING,
+};
+
+const SINGLE: Field = field(
+    "disable_parallel_tool_use",
+    Switch,
+    "Whether there may be one call at most.",
+)
+.or("false");
+
+const WAY: Shape = Shape {
+    name: "ToolWay",
+    groups: &[&[
+        needed(
+            "type",
+            Word(&["auto", "any", "none"]),
+            "Whether it may, must or must not call.",
+        ),
+        SINGLE,
+    ]],
+    spare: NOTHING,
+};
+
+const ONE: Shape = Shape {
+    name: "OneTool",
+    groups: &[&[
+        needed("type", Word(&["tool"]), "It must call this one."),
+        needed("name", NAME, "Of one of `tools`."),
+        SINGLE,
+    ]],
+    spare: NOTHING,
+};
+
+/// Tools of Anthropic's messages.
+pub(super) const CUSTOM_TOOLS: &[Field] = &[
+    field(
+        "tools",
+        List(&Object(&CUSTOM_TOOL), 0, MAX_TOOLS),
+        "What the model may call; each name once.",
+    ),
+    field(
+        "tool_choice",
+        Any(&[Object(&WAY), Object(&ONE)]),
+        "Whether, and what, it must call.",
+    ),
 ];
 
 const CALLED: Shape = Shape {
