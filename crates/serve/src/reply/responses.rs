@@ -204,7 +204,7 @@ impl ResponseHead {
         }
     }
 
-    /// The block at a place of the answer; a message under way has no parts yet.
+    /// The block at a place of the answer; one under way has no parts or arguments yet.
     pub(super) fn item<'a>(
         &self,
         index: usize,
@@ -231,7 +231,10 @@ impl ResponseHead {
                 status,
                 call_id,
                 name,
-                arguments,
+                arguments: match status {
+                    IN_PROGRESS => "",
+                    _ => arguments,
+                },
             },
         }
     }
