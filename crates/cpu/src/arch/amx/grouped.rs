@@ -19,8 +19,8 @@ use crate::activations::Tile;
 use crate::arch::avx512::integer::each_row;
 use crate::table::{TileCall, TileOutput};
 
-/// Groups unpacked at a time, at most.
-const CHUNK_GROUPS: usize = 8;
+/// Groups unpacked at a time, at most; a segment of activations.
+pub const CHUNK_GROUPS: usize = 8;
 /// Panels that share one reading of the activations.
 const PASS_PANELS: usize = 2;
 /// Blocks that share one unpacking of the weights.

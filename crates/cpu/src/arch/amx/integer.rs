@@ -11,7 +11,7 @@
 
 use core::arch::x86_64::*;
 
-use super::grouped::{Dots, NoEnd, Steps, Sums, hand_out, products};
+use super::grouped::{CHUNK_GROUPS, Dots, NoEnd, Steps, Sums, hand_out, products};
 use super::unit::{TileConfig, TileShape, Tiles, WHOLE};
 use ucuz_tensor::format::GROUP;
 use ucuz_tensor::layout::CodedPanel;
@@ -110,6 +110,12 @@ unsafe fn shaped<S: Shape, X: Codes, const PARTS: usize, const V: usize>(
     coded: &CodedPanel,
     output: &TileOutput<'_>,
 ) {
+    const {
+        assert!(
+            X::SEGMENT == 1 || X::SEGMENT == CHUNK_GROUPS,
+            "a chunk is a segment"
+        )
+    };
     // SAFETY: the table with this kernel is handed out where tile instructions execute; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
     let unpack = |panel: &[u8], group: usize| unpack::<S, V>(coded, panel, group);
