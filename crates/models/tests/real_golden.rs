@@ -59,6 +59,17 @@ struct Choice {
     weights: WeightOptions,
 }
 
+impl Choice {
+    /// What its mean KL divergence stays below on every model: twice the largest of what the default shows (0.00024), and what
+    /// int8 explains (int8 rows 0.035) for the others.
+    fn most(self) -> f64 {
+        match (self.weights == PAIR, self.kv_dtype) {
+            (true, KvDtype::Bf16) => 0.0005,
+            _ => 0.05,
+        }
+    }
+}
+
 /// Measured on the fastest tier; the README quotes them. One code an activation is shown for the smallest model only.
 const CHOICES: [Choice; 4] = [
     Choice {
@@ -153,8 +164,8 @@ fn print(name: &str, backend: &str, row: &Row, divergence: &str) {
     );
 }
 
-/// KL divergence of `other` from the reference over the model's long prompt.
-fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32]) -> String {
+/// KL divergence of `other` from the reference over the model's long prompt: at most `most` on average.
+fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32], most: f64) -> String {
     let rows = other.logits(0, ids, 256);
     let mut all = Divergence::default();
     for (i, (p, q)) in reference_rows.iter().zip(&rows).enumerate() {
@@ -162,8 +173,8 @@ fn divergence(reference_rows: &[Vec<f32>], other: &mut Bench, ids: &[u32]) -> St
     }
     let s = all.summary().unwrap();
     assert!(
-        s.kl_mean < 0.05,
-        "mean KL divergence {} is more than one int8 code a number explains",
+        s.kl_mean < most,
+        "mean KL divergence {} is more than {most}",
         s.kl_mean
     );
     format!(
@@ -194,7 +205,7 @@ impl Subject<'_> {
         };
         let mut bench = Bench::load(self.checkpoint, backend, choice.kv_dtype, sizes);
         let row = run(&mut bench, self.prompts);
-        let far = divergence(self.oracle_rows, &mut bench, self.long);
+        let far = divergence(self.oracle_rows, &mut bench, self.long, choice.most());
         print(self.name, choice.name, &row, &far);
     }
 
