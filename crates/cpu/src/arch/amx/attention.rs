@@ -68,6 +68,21 @@ pub(super) const CONFIG: TileConfig = {
     TileConfig::new([WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, a, a, b])
 };
 
+/// Calls a kernel compiled for so many row tiles and products along a head.
+macro_rules! by_size {
+    ($rows:expr, $head_dim:expr, $span:ident($($argument:expr),*)) => {
+        match ($rows.div_ceil(ROWS), $head_dim.div_ceil(DEPTH)) {
+            (1, ..=2) => $span::<1, 2>($($argument),*),
+            (1, ..=4) => $span::<1, 4>($($argument),*),
+            (1, _) => $span::<1, SPANS_MAX>($($argument),*),
+            (_, ..=2) => $span::<2, 2>($($argument),*),
+            (_, ..=4) => $span::<2, 4>($($argument),*),
+            _ => $span::<2, SPANS_MAX>($($argument),*),
+        }
+    };
+}
+pub(super) use by_size;
+
 /// One tile over one span of bf16 keys and values. `output` has room for whole row tiles of 16.
 ///
 /// # Safety
@@ -82,14 +97,7 @@ pub fn attention_span(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
     assert_room(input, output);
     // SAFETY: the caller's promise; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
-    match (rows.div_ceil(ROWS), input.head_dim.div_ceil(DEPTH)) {
-        (1, ..=2) => span::<1, 2>(&tiles, input, &blocks, output),
-        (1, ..=4) => span::<1, 4>(&tiles, input, &blocks, output),
-        (1, _) => span::<1, SPANS_MAX>(&tiles, input, &blocks, output),
-        (_, ..=2) => span::<2, 2>(&tiles, input, &blocks, output),
-        (_, ..=4) => span::<2, 4>(&tiles, input, &blocks, output),
-        _ => span::<2, SPANS_MAX>(&tiles, input, &blocks, output),
-    }
+    by_size!(rows, input.head_dim, span(&tiles, input, &blocks, output));
 }
 
 /// Fails unless `output` has room for whole row tiles.

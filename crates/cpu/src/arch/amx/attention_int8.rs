@@ -14,7 +14,7 @@ use ucuz_tensor::cache::BLOCK_TOKENS;
 
 use super::ROWS_MIN;
 use super::attention::{
-    B, C0, C1, CONFIG, DEPTH, ROWS, SPANS_MAX, TILE_WORDS, ZERO, add_block, assert_room,
+    B, C0, C1, CONFIG, DEPTH, ROWS, SPANS_MAX, TILE_WORDS, ZERO, add_block, assert_room, by_size,
     pack_queries, scores, store_sums, to_bf16,
 };
 use super::unit::Tiles;
@@ -39,14 +39,7 @@ pub fn attention_span_int8(input: &SpanInput<'_>, output: &mut SpanOutput<'_>) {
     // SAFETY: the caller's promise; kernels do not nest.
     let tiles = unsafe { Tiles::configure(&CONFIG) };
     let blocks = input.blocks();
-    match (rows.div_ceil(ROWS), input.head_dim.div_ceil(DEPTH)) {
-        (1, ..=2) => span::<1, 2>(&tiles, input, &blocks, output),
-        (1, ..=4) => span::<1, 4>(&tiles, input, &blocks, output),
-        (1, _) => span::<1, SPANS_MAX>(&tiles, input, &blocks, output),
-        (_, ..=2) => span::<2, 2>(&tiles, input, &blocks, output),
-        (_, ..=4) => span::<2, 4>(&tiles, input, &blocks, output),
-        _ => span::<2, SPANS_MAX>(&tiles, input, &blocks, output),
-    }
+    by_size!(rows, input.head_dim, span(&tiles, input, &blocks, output));
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
